@@ -1,0 +1,13 @@
+//! AMD's KFD interface (`/dev/kfd`, `include/uapi/linux/kfd_ioctl.h`), declared once.
+
+pub mod args;
+pub mod device;
+pub mod request;
+pub mod structs;
+pub mod topology;
+pub mod types;
+pub mod user_mem;
+
+pub use device::{Call, Caller, FileId, Interrupt, Kfd, Mapping, Node, PassedFd, Process, ProcessId};
+pub use request::{request_nr, request_reads, request_size, request_type, request_writes};
+pub use user_mem::{Fault, Shared, SharedBacking, UserMem};

@@ -1,0 +1,9 @@
+//! The types and traits that the parts of kfdvirt meet in.
+//!
+//! Nothing here does I/O or makes a system call. [`kfd`] declares AMD's KFD interface (ioctls,
+//! constants, topology) once, and the trait [`kfd::Kfd`] that every way to a KFD implements.
+
+pub mod errno;
+pub mod kfd;
+
+pub use errno::Errno;

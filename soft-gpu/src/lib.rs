@@ -1,0 +1,1 @@
+//! A software AMD GPU behind the KFD boundary.

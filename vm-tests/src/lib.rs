@@ -1,0 +1,1 @@
+//! Boots real virtual machines and Debian roots, and runs programs in them.
