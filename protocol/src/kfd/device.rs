@@ -88,13 +88,22 @@ pub trait Process: Send + Sync {
     /// The last `close(2)` of a file description. Unknown ids are ignored.
     fn close(&self, file: FileId);
 
+    /// The part of `ioctl(2)` before the argument struct is looked at: may this process make this
+    /// call on this file, and what does the call copy?
+    ///
+    /// Whoever holds raw program pointers (the launcher) asks this first, so that an unknown number
+    /// is `ENOTTY` and a foreign descriptor `EBADF` even where the pointer is bad too. Whoever fills
+    /// in typed structs does not need it: [`Process::ioctl`] checks the same.
+    fn transfer(&self, file: FileId, request: u32) -> Result<Transfer, Errno>;
+
     /// `ioctl(2)`.
     ///
     /// `request` is the request code as the program gave it. `args` holds the argument struct:
-    /// [`_IOC_SIZE`](crate::kfd::request_size)`(request)` bytes if the request transfers data at all,
-    /// zero-filled by the caller where the direction has no "from user" part; it is copied back to
-    /// the program if the direction has a "to user" part, **also when the call fails**, as the kernel
-    /// does. A successful call returns what `ioctl` returns.
+    /// [`_IOC_SIZE`](crate::kfd::request_size)`(request)` bytes, zero-filled where
+    /// [`Transfer::from_user`] is false. It is copied back to the program where
+    /// [`Transfer::to_user`] is true, **also when the call fails**, as the kernel does. Bytes that the
+    /// device's own struct has beyond `args` count as zero. A successful call returns what `ioctl`
+    /// returns.
     ///
     /// Errors are the kernel's, [`Errno::ERESTARTSYS`] included: it means that `call.interrupt()`
     /// fired, that `args` were brought into the state for a restart, and that the same call may be
@@ -103,6 +112,18 @@ pub trait Process: Send + Sync {
 
     /// `mmap(2)`: what stands behind `[offset, offset + len)` of the file for this process.
     fn mmap(&self, file: FileId, offset: u64, len: u64) -> Result<Mapping, Errno>;
+}
+
+/// What an ioctl copies between the program and the device. The directions are the device's own,
+/// whatever the request code says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transfer {
+    /// Bytes of the argument struct on the program's side: `_IOC_SIZE` of its request code.
+    pub size: usize,
+    /// Whether the struct is read from the program.
+    pub from_user: bool,
+    /// Whether the struct is written back to the program.
+    pub to_user: bool,
 }
 
 /// What one call can reach of the process that makes it.

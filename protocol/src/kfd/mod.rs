@@ -8,6 +8,8 @@ pub mod topology;
 pub mod types;
 pub mod user_mem;
 
-pub use device::{Call, Caller, FileId, Interrupt, Kfd, Mapping, Node, PassedFd, Process, ProcessId};
+pub use device::{
+    Call, Caller, FileId, Interrupt, Kfd, Mapping, Node, PassedFd, Process, ProcessId, Transfer,
+};
 pub use request::{request_nr, request_reads, request_size, request_type, request_writes};
 pub use user_mem::{Fault, Shared, SharedBacking, UserMem};
