@@ -4,6 +4,9 @@ use super::structs::kfd_structs;
 use super::types::ProcessDeviceApertures;
 
 kfd_structs! {
+    /// No argument (`_IO`).
+    pub struct NoArgs: "(none)", 0 {}
+
     /// `struct kfd_ioctl_get_version_args`.
     pub struct GetVersionArgs: "kfd_ioctl_get_version_args", 8 {
         /// Major version. (out)

@@ -2,6 +2,7 @@
 
 pub mod args;
 pub mod device;
+pub mod ioctl;
 pub mod request;
 pub mod structs;
 pub mod topology;
@@ -11,5 +12,6 @@ pub mod user_mem;
 pub use device::{
     Call, Caller, FileId, Interrupt, Kfd, Mapping, Node, PassedFd, Process, ProcessId, Transfer,
 };
+pub use ioctl::{Family, Ioctl};
 pub use request::{request_nr, request_reads, request_size, request_type, request_writes};
 pub use user_mem::{Fault, Shared, SharedBacking, UserMem};
