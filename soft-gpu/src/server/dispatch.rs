@@ -1,0 +1,99 @@
+//! From an ioctl number to its handler (`kfd_ioctl`).
+
+use protocol::Errno;
+use protocol::kfd::ioctl::{Family, Ioctl};
+use protocol::kfd::structs::UapiStruct;
+use protocol::kfd::{Call, Caller, FileId, Mapping};
+
+use super::process::ProcessState;
+use super::{events, misc};
+use crate::device::Device;
+use crate::kernel::Kernel;
+
+/// What a handler works with.
+pub(crate) struct Cx<'a> {
+    /// The process that calls.
+    pub(crate) process: &'a std::sync::Arc<ProcessState>,
+    /// The `/dev/kfd` file that it calls on.
+    pub(crate) file: FileId,
+    /// Its memory and descriptors during this call.
+    pub(crate) call: &'a dyn Call,
+}
+
+/// The ioctl with number `nr`, if the imitated kernel has it.
+///
+/// # Errors
+/// `ENOTTY` for a number outside the kernel's table.
+pub(crate) fn select(device: &Device, nr: u8) -> Result<Ioctl, Errno> {
+    let family = device.family();
+    let ioctl = Ioctl::from_nr(nr, family).ok_or(Errno::ENOTTY)?;
+    let (_, minor) = device.kernel.kfd_version();
+    // The out-of-tree driver carries all of its own numbers whatever minor version it reports.
+    if family == Family::Rocm || ioctl.exists_in(family, minor) { Ok(ioctl) } else { Err(Errno::ENOTTY) }
+}
+
+/// Whether `caller` has the privileges that the ioctl wants (`KFD_IOC_FLAG_CHECKPOINT_RESTORE`).
+///
+/// # Errors
+/// `EACCES` where it has not.
+pub(crate) fn permitted(caller: &Caller, ioctl: Ioctl) -> Result<(), Errno> {
+    if ioctl == Ioctl::CriuOp && !caller.privileged { Err(Errno::EACCES) } else { Ok(()) }
+}
+
+/// Runs the handler of `ioctl` on the argument bytes of a request.
+pub(crate) fn run(cx: &Cx<'_>, ioctl: Ioctl, args: &mut [u8]) -> Result<i32, Errno> {
+    match ioctl {
+        Ioctl::GetVersion => with(args, |a| misc::get_version(cx, a)),
+        Ioctl::CreateEvent => with(args, |a| events::create(cx, a)),
+        Ioctl::DestroyEvent => with(args, |a| events::destroy(cx, a)),
+        Ioctl::SetEvent => with(args, |a| events::set(cx, a)),
+        Ioctl::ResetEvent => with(args, |a| events::reset(cx, a)),
+        Ioctl::WaitEvents => with(args, |a| events::wait(cx, a)),
+        _ => {
+            log::warn!("{} is not supported", ioctl.name());
+            Err(Errno::EINVAL)
+        }
+    }
+}
+
+/// Runs `handler` on the struct that stands at the start of `bytes`. What the request is too short for reads as
+/// zero and is not written back; what it has more is left alone.
+fn with<A: UapiStruct + Default>(
+    bytes: &mut [u8],
+    handler: impl FnOnce(&mut A) -> Result<(), Errno>,
+) -> Result<i32, Errno> {
+    let mut args = A::default();
+    for (to, from) in args.as_mut_bytes().iter_mut().zip(bytes.iter()) {
+        *to = *from;
+    }
+    let result = handler(&mut args);
+    for (to, from) in bytes.iter_mut().zip(args.as_bytes()) {
+        *to = *from;
+    }
+    result.map(|()| 0)
+}
+
+/// `kfd_mmap`: what stands at `offset` of `/dev/kfd` for this process.
+///
+/// The kernel encodes the kind of mapping in the two highest bits of the offset. Those of the software GPU are
+/// also reachable at their place in the backing file, which is what its calls give out, so that a program under
+/// the launcher maps the file itself.
+///
+/// # Errors
+/// `EINVAL` and `ENODEV` as the kernel has them for the kind.
+pub(crate) fn kfd_mmap(process: &ProcessState, offset: u64, len: u64) -> Result<Mapping, Errno> {
+    /// `KFD_MMAP_TYPE_MASK`.
+    const TYPE_MASK: u64 = 0x3 << 62;
+    /// `KFD_MMAP_TYPE_EVENTS`.
+    const TYPE_EVENTS: u64 = 0x2 << 62;
+    if offset & TYPE_MASK == TYPE_EVENTS {
+        return match process.device.kernel {
+            Kernel::Linux7_3 => Err(Errno::EINVAL),
+            Kernel::Linux6_12 | Kernel::Rocm => process.events.mmap(len),
+        };
+    }
+    if let Some(mapping) = process.events.mmap_at(offset, len) {
+        return mapping;
+    }
+    Err(Errno::ENODEV)
+}

@@ -1,0 +1,12 @@
+//! The KFD server: what amdkfd does with the calls of a process.
+//!
+//! [`process`] holds what a process has, [`files`] which descriptor is what, [`dispatch`] finds the handler of an
+//! ioctl number. The handlers are in modules by subject. Each error number is the one that Linux 6.12 gives for
+//! the same call, and where kernels differ [`Kernel`](crate::Kernel) decides.
+
+pub(crate) mod dispatch;
+pub(crate) mod drm;
+pub(crate) mod events;
+pub(crate) mod files;
+mod misc;
+pub(crate) mod process;

@@ -1,0 +1,176 @@
+//! A process: what the kernel keeps in `struct kfd_process`, and the calls that it makes.
+//!
+//! # Locks
+//!
+//! Taken in this order, each optional: **queues, memory, runtime and debug state, events**. The file table's and
+//! the process table's locks are leaves. No lock is held while a call sleeps (event waits), nor while memory of
+//! *another* process is shared. Engine threads take none of these locks while they hold their own; what they
+//! have to say goes through [`Interrupts`], which takes the locks of events and debug state only.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use protocol::Errno;
+use protocol::kfd::{Call, Caller, FileId, Mapping, Node, Process, Transfer, request_nr, request_size};
+
+use super::dispatch::{self, Cx};
+use super::drm::{self, DrmFile};
+use super::events::Events;
+use super::files::OpenFile;
+use crate::device::Device;
+use crate::engine::{GpuFault, Interrupts};
+use crate::kernel::Kernel;
+
+/// One address space that was attached: what [`SoftGpu::attach`](crate::SoftGpu) gives out.
+pub(crate) struct Client {
+    device: Arc<Device>,
+    caller: Caller,
+    /// Made by the first open of `/dev/kfd` and kept until the address space ends, however often the file is
+    /// closed in between (`kfd_create_process`).
+    kfd: OnceLock<Arc<ProcessState>>,
+}
+
+/// What KFD knows about one process (`struct kfd_process`).
+pub(crate) struct ProcessState {
+    pub(crate) caller: Caller,
+    pub(crate) device: Arc<Device>,
+    pub(crate) events: Events,
+}
+
+impl ProcessState {
+    fn new(device: Arc<Device>, caller: Caller) -> Self {
+        Self { events: Events::new(device.kernel), caller, device }
+    }
+
+    /// The end of the process (`kfd_process_notifier_release`): queues stop first, because they use memory and
+    /// signal events, then memory goes, then events.
+    fn exit(&self) {
+        self.device.remove_process(self.caller.id);
+        self.events.exit();
+    }
+}
+
+impl fmt::Debug for ProcessState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProcessState").field("caller", &self.caller).finish_non_exhaustive()
+    }
+}
+
+impl Interrupts for ProcessState {
+    fn signal_event(&self, event_id: u32, valid_id_bits: u32) {
+        self.events.interrupt(event_id, valid_id_bits);
+    }
+
+    fn memory_fault(&self, gpu_id: u32, fault: GpuFault) {
+        log::warn!("process {}: {fault} on GPU {gpu_id:#x}", self.caller.pid);
+        self.events.memory_fault(gpu_id, &fault);
+    }
+
+    fn queue_exception(&self, queue_id: u32, exceptions: u64) {
+        log::warn!("process {}: queue {queue_id} raised exceptions {exceptions:#x}", self.caller.pid);
+    }
+}
+
+impl Client {
+    pub(crate) fn new(device: Arc<Device>, caller: Caller) -> Self {
+        Self { device, caller, kfd: OnceLock::new() }
+    }
+
+    /// `kfd_open`. Linux 7.2 and later refuse a process when there is no GPU (`kfd_create_process`).
+    fn open_kfd(&self) -> Result<OpenFile, Errno> {
+        if self.device.gpus.is_empty() && self.device.kernel == Kernel::Linux7_3 {
+            return Err(Errno::EINVAL);
+        }
+        self.kfd.get_or_init(|| {
+            let process = Arc::new(ProcessState::new(Arc::clone(&self.device), self.caller.clone()));
+            self.device.add_process(&process);
+            process
+        });
+        Ok(OpenFile::Kfd { opener: self.caller.id })
+    }
+
+    fn open_render(&self, minor: u32) -> Result<OpenFile, Errno> {
+        let gpu = self.device.gpu_of_minor(minor).ok_or(Errno::ENOENT)?;
+        Ok(OpenFile::Render(Arc::new(DrmFile::new(Arc::clone(gpu)))))
+    }
+
+    fn file(&self, file: FileId) -> Result<OpenFile, Errno> {
+        self.device.files.get(file).ok_or(Errno::EBADF)
+    }
+
+    /// The KFD process of this address space, if `opener` is it: a descriptor that another process opened is of
+    /// no use here (`kfd_ioctl`: "Using KFD FD in wrong process").
+    fn own_process(&self, opener: protocol::kfd::ProcessId) -> Result<&Arc<ProcessState>, Errno> {
+        let process = self.kfd.get().ok_or(Errno::EBADF)?;
+        if opener == self.caller.id { Ok(process) } else { Err(Errno::EBADF) }
+    }
+}
+
+impl Process for Client {
+    fn open(&self, node: Node) -> Result<FileId, Errno> {
+        let file = match node {
+            Node::Kfd => self.open_kfd()?,
+            Node::Render(minor) => self.open_render(minor)?,
+        };
+        Ok(self.device.files.add(file))
+    }
+
+    fn close(&self, file: FileId) {
+        if let Some(OpenFile::Render(file)) = self.device.files.remove(file) {
+            file.close();
+        }
+    }
+
+    fn transfer(&self, file: FileId, request: u32) -> Result<Transfer, Errno> {
+        match self.file(file)? {
+            OpenFile::Kfd { opener } => {
+                // kfd_ioctl looks at the number first, then at the process, then at privileges.
+                let ioctl = dispatch::select(&self.device, request_nr(request))?;
+                self.own_process(opener)?;
+                dispatch::permitted(&self.caller, ioctl)?;
+                let direction = ioctl.decl().direction;
+                Ok(Transfer {
+                    size: request_size(request),
+                    from_user: direction.copies_in(),
+                    to_user: direction.copies_out(),
+                })
+            }
+            OpenFile::Render(_) => drm::transfer(request),
+        }
+    }
+
+    fn ioctl(&self, file: FileId, request: u32, args: &mut [u8], call: &dyn Call) -> Result<i32, Errno> {
+        self.transfer(file, request)?;
+        match self.file(file)? {
+            OpenFile::Kfd { opener } => {
+                let process = self.own_process(opener)?;
+                let ioctl = dispatch::select(&self.device, request_nr(request))?;
+                dispatch::run(&Cx { process, file, call }, ioctl, args)
+            }
+            OpenFile::Render(file) => drm::ioctl(&self.device, &file, request, args, call),
+        }
+    }
+
+    fn mmap(&self, file: FileId, offset: u64, len: u64) -> Result<Mapping, Errno> {
+        match self.file(file)? {
+            OpenFile::Kfd { opener } => {
+                let process = match self.device.kernel {
+                    // kfd_mmap of 6.12 maps what belongs to the process that calls, whoever opened the file.
+                    Kernel::Linux6_12 => self.kfd.get().ok_or(Errno::EINVAL)?,
+                    Kernel::Linux7_3 | Kernel::Rocm => self.own_process(opener)?,
+                };
+                dispatch::kfd_mmap(process, offset, len)
+            }
+            OpenFile::Render(file) => file.mmap(offset, len),
+        }
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.device.files.remove_kfd_files_of(self.caller.id);
+        if let Some(process) = self.kfd.get() {
+            process.exit();
+        }
+    }
+}
