@@ -8,9 +8,12 @@ pub mod backing;
 pub mod device;
 pub mod engine;
 pub mod kernel;
+pub mod local_mem;
 pub mod mem;
+pub mod proc_maps;
 #[allow(dead_code, reason = "some of what the core offers is for calls that are not in yet")]
 mod server;
+mod vm_copy;
 
 pub use backing::BackingFiles;
 pub use device::SoftGpu;

@@ -44,8 +44,10 @@ pub trait UserMem: Send + Sync {
     /// device may store.
     ///
     /// # Errors
-    /// `EFAULT` where the range is not mapped with the access asked for, `EINVAL` for memory that
-    /// cannot be shared (device mappings), `EOPNOTSUPP` where the transport has no way to share.
+    /// As `hmm_range_fault`: `EFAULT` where the range is not mapped, not readable, or a device's own
+    /// mapping, `EPERM` where `writable` is asked for and the caller may not write. `EINVAL` for a range
+    /// that is empty or not page-aligned, `EOPNOTSUPP` for memory that cannot be shared, or where the
+    /// transport has no way to share.
     fn share(&self, addr: u64, len: u64, writable: bool) -> Result<Vec<Shared>, Errno>;
 }
 
