@@ -1,6 +1,7 @@
 //! AMD's KFD interface (`/dev/kfd`, `include/uapi/linux/kfd_ioctl.h`), declared once.
 
 pub mod args;
+pub mod constants;
 pub mod device;
 pub mod ioctl;
 pub mod request;

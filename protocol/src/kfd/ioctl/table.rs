@@ -7,10 +7,11 @@ use super::model::{
 use super::ops::{self, MAX_GPUS, bytes};
 use crate::Errno;
 use crate::kfd::args::*;
+use crate::kfd::constants::AllocFlags;
 use crate::kfd::types::{EventData, ProcessDeviceApertures, SvmAttribute};
 
-/// `KFD_IOC_ALLOC_MEM_FLAGS_USERPTR`.
-const USERPTR: u64 = 1 << 2;
+/// Memory of the program's own.
+const USERPTR: u64 = AllocFlags::USERPTR.0 as u64;
 
 /// The largest allocation of `kmalloc` on x86-64 (`KMALLOC_MAX_SIZE`); above it the answer is `ENOMEM`.
 const KMALLOC_MAX: u64 = 4 << 20;

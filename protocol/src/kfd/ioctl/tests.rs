@@ -193,3 +193,25 @@ fn element_descriptors_name_a_pointer_of_the_same_reach() {
         }
     }
 }
+
+#[test]
+fn operations_have_the_uapis_names_and_values() {
+    use crate::kfd::constants::{CriuOp, DbgTrapOp, PcSampleOp, ProfilerOp, SpmOp, SvmOp};
+
+    let groups = [
+        (Ioctl::DbgTrap, DbgTrapOp::NAMES, 15),
+        (Ioctl::CriuOp, CriuOp::NAMES, 5),
+        (Ioctl::Svm, SvmOp::NAMES, 2),
+        (Ioctl::RlcSpm, SpmOp::NAMES, 3),
+        (Ioctl::PcSample, PcSampleOp::NAMES, 5),
+        (Ioctl::Profiler, ProfilerOp::NAMES, 3),
+        (Ioctl::RocmProfiler, ProfilerOp::NAMES, 3),
+    ];
+    for (ioctl, names, count) in groups {
+        let ops = ioctl.decl().ops.expect("has operations").list;
+        assert_eq!(ops.len(), count, "{ioctl:?}");
+        for op in ops {
+            assert!(names.contains(&(op.name, u64::from(op.value))), "{ioctl:?}: {}", op.name);
+        }
+    }
+}
