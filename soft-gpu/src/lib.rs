@@ -11,6 +11,7 @@ pub mod kernel;
 pub mod local_mem;
 pub mod mem;
 pub mod proc_maps;
+pub mod profile;
 #[allow(dead_code, reason = "some of what the core offers is for calls that are not in yet")]
 mod server;
 mod vm_copy;
@@ -18,3 +19,4 @@ mod vm_copy;
 pub use backing::BackingFiles;
 pub use device::SoftGpu;
 pub use kernel::Kernel;
+pub use profile::{GpuSpec, Machine, Profile};

@@ -12,9 +12,6 @@ use std::fmt;
 use super::records::{Record, Set};
 use super::{Cache, IoLink, MAX_FILE, Node, Topology, Tree};
 
-/// Most entries of a `sibling_map` that are kept, as in libhsakmt (`HSA_CPU_SIBLINGS`).
-const MAX_SIBLINGS: usize = 256;
-
 /// A topology and what was odd in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parsed {
@@ -63,7 +60,7 @@ pub enum WarningKind {
     LinkToNowhere(u32),
     /// The node has neither CPU cores nor a GPU: kept, and no agent.
     NoProcessor,
-    /// A `sibling_map` with more than 256 entries or with something else than 0 and 1.
+    /// A `sibling_map` with something else than 0 and 1, or twice: the rest of it is ignored.
     SiblingMap,
 }
 
@@ -441,7 +438,7 @@ fn siblings(value: &[u8]) -> (Vec<bool>, bool) {
     let mut map = Vec::new();
     for entry in value.split(|&b| b == b',') {
         match entry {
-            b"0" | b"1" if map.len() < MAX_SIBLINGS => map.push(entry == b"1"),
+            b"0" | b"1" => map.push(entry == b"1"),
             _ => return (map, true),
         }
     }
