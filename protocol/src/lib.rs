@@ -3,6 +3,7 @@
 //! Nothing here does I/O or makes a system call. [`kfd`] declares AMD's KFD interface (ioctls,
 //! constants, topology) once, and the trait [`kfd::Kfd`] that every way to a KFD implements.
 
+pub mod drm;
 pub mod errno;
 pub mod kfd;
 

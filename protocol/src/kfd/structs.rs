@@ -58,4 +58,4 @@ macro_rules! kfd_structs {
     )*};
 }
 
-pub(super) use kfd_structs;
+pub(crate) use kfd_structs;
