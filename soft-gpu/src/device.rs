@@ -1,6 +1,7 @@
 //! The device: the GPUs of one machine, and the processes that use them.
 
 use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use protocol::Errno;
@@ -8,8 +9,9 @@ use protocol::kfd::ioctl::Family;
 use protocol::kfd::topology::Tree;
 use protocol::kfd::{Caller, Kfd, Process, ProcessId};
 
-use crate::backing::BackingFiles;
+use crate::backing::{BackingFiles, KFD_FILE_SIZE, RENDER_FILE_SIZE};
 use crate::kernel::Kernel;
+use crate::mem::{Arena, HostMem, PAGE_SIZE};
 use crate::server::files::FileTable;
 use crate::server::process::{Client, ProcessState};
 
@@ -51,6 +53,14 @@ pub enum NewError {
         /// Render minor of the second.
         render_minor: u32,
     },
+    /// A backing file cannot be mapped.
+    #[error("cannot map the backing file of {node}: {source}")]
+    Map {
+        /// Which node's file.
+        node: String,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
 }
 
 /// The software GPU: implements [`Kfd`].
@@ -83,7 +93,11 @@ pub(crate) struct Device {
     pub(crate) kernel: Kernel,
     pub(crate) gpus: Vec<Arc<Gpu>>,
     pub(crate) files: FileTable,
+    /// The file behind `/dev/kfd`: doorbells, the MMIO page, the driver's own event pages.
+    pub(crate) kfd_arena: Arena,
     topology: Tree,
+    /// First page of the `kfd` file, never given out.
+    _kfd_first_page: Option<HostMem>,
     /// The processes that have opened `/dev/kfd`, for calls that name another process.
     processes: Mutex<BTreeMap<ProcessId, Weak<ProcessState>>>,
 }
@@ -94,24 +108,40 @@ pub(crate) struct Gpu {
     pub(crate) gpu_id: u32,
     pub(crate) node_index: u32,
     pub(crate) render_minor: u32,
+    /// The file behind the render node: all memory of this GPU that a CPU can map.
+    pub(crate) arena: Arena,
+    /// First page of the render file, never given out.
+    _first_page: Option<HostMem>,
+}
+
+/// Takes a backing file into use. Its first page stays reserved: to programs, offset 0 means "no offset", and
+/// on `/dev/kfd` the MMIO page of no GPU.
+fn arena(node: String, fd: OwnedFd, len: u64) -> Result<(Arena, Option<HostMem>), NewError> {
+    let arena = Arena::new(fd, len).map_err(|source| NewError::Map { node, source })?;
+    let first_page = arena.alloc(PAGE_SIZE, PAGE_SIZE).ok();
+    Ok((arena, first_page))
 }
 
 impl Device {
     fn new(config: Config) -> Result<Self, NewError> {
+        let mut render_files = config.backing.render;
         let mut gpus: Vec<Arc<Gpu>> = Vec::with_capacity(config.gpus.len());
         for GpuIdentity { gpu_id, node_index, render_minor } in config.gpus {
             if gpus.iter().any(|gpu| gpu.gpu_id == gpu_id || gpu.render_minor == render_minor) {
                 return Err(NewError::NotUnique { gpu_id, render_minor });
             }
-            if !config.backing.render.iter().any(|(minor, _)| *minor == render_minor) {
-                return Err(NewError::NoRenderFile(render_minor));
-            }
-            gpus.push(Arc::new(Gpu { gpu_id, node_index, render_minor }));
+            let file = render_files.iter().position(|(minor, _)| *minor == render_minor);
+            let (_, fd) = render_files.swap_remove(file.ok_or(NewError::NoRenderFile(render_minor))?);
+            let (arena, _first_page) = arena(format!("renderD{render_minor}"), fd, RENDER_FILE_SIZE)?;
+            gpus.push(Arc::new(Gpu { gpu_id, node_index, render_minor, arena, _first_page }));
         }
+        let (kfd_arena, _kfd_first_page) = arena("kfd".to_owned(), config.backing.kfd, KFD_FILE_SIZE)?;
         Ok(Self {
             kernel: config.kernel,
             gpus,
             files: FileTable::default(),
+            kfd_arena,
+            _kfd_first_page,
             topology: config.topology,
             processes: Mutex::default(),
         })

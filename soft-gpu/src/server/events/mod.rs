@@ -15,8 +15,6 @@ mod wait;
 use protocol::Errno;
 use protocol::kfd::args::{CreateEventArgs, DestroyEventArgs, ResetEventArgs, SetEventArgs, WaitEventsArgs};
 
-#[allow(unused_imports, reason = "for the memory calls, which give buffers as event pages")]
-pub(crate) use page::Slots;
 pub(crate) use table::Events;
 
 use super::dispatch::Cx;
@@ -28,7 +26,7 @@ pub(super) fn create(cx: &Cx<'_>, args: &mut CreateEventArgs) -> Result<(), Errn
     }
     args.event_page_offset = 0;
     if table::has_slot(args.event_type) {
-        cx.process.events.need_page(|| Err(Errno::ENOMEM))?;
+        cx.process.events.need_page(&cx.process.device.kfd_arena)?;
     }
     let created = cx.process.events.create(args.event_type, args.auto_reset != 0)?;
     args.event_id = created.id;

@@ -1,10 +1,11 @@
 //! The event page: one 64-bit slot for each signal event, written by the GPU.
 
-use std::fmt;
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use protocol::Errno;
 use protocol::kfd::Mapping;
+
+use crate::mem::{Arena, HostMem};
 
 /// `KFD_SIGNAL_EVENT_LIMIT`: slots that an event page has at least.
 pub(super) const SIGNAL_EVENT_LIMIT: u32 = 4096;
@@ -15,44 +16,43 @@ pub(super) const PAGE_BYTES: u64 = SIGNAL_EVENT_LIMIT as u64 * 8;
 /// `UNSIGNALED_EVENT_SLOT`.
 pub(super) const UNSIGNALED: u64 = u64::MAX;
 
-/// The memory of an event page, shared with the program and the GPU.
-pub(crate) trait Slots: Send + Sync {
-    /// The value of slot `index`; [`u64::MAX`] (unsignaled) for one that the page does not have.
-    fn load(&self, index: u32) -> u64;
-
-    /// Sets slot `index`; nothing happens for one that the page does not have.
-    fn store(&self, index: u32, value: u64);
-}
-
 /// An event page in use (`struct kfd_signal_page`).
+#[derive(Debug)]
 pub(super) struct SignalPage {
-    slots: Arc<dyn Slots>,
+    slots: HostMem,
     /// Where the driver's own page can be mapped; `None` for a buffer of the process.
     mapping: Option<Mapping>,
 }
 
-impl fmt::Debug for SignalPage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SignalPage").field("mapping", &self.mapping).finish_non_exhaustive()
-    }
-}
-
 impl SignalPage {
-    /// Takes memory into use, all slots unsignaled.
-    pub(super) fn new(slots: Arc<dyn Slots>, mapping: Option<Mapping>) -> Self {
+    /// Takes a buffer into use, all slots unsignaled.
+    pub(super) fn new(slots: HostMem) -> Self {
+        let page = Self { slots, mapping: None };
         for index in 0..SIGNAL_EVENT_LIMIT {
-            slots.store(index, UNSIGNALED);
+            page.clear(index);
         }
-        Self { slots, mapping }
+        page
     }
 
+    /// The driver's own page, which programs map through `/dev/kfd` (`allocate_signal_page`).
+    pub(super) fn of_the_driver(arena: &Arena) -> Result<Self, Errno> {
+        let slots = arena.alloc(PAGE_BYTES, PAGE_BYTES).map_err(|_| Errno::ENOMEM)?;
+        let (fd, offset) = slots.file_range().ok_or(Errno::ENOMEM)?;
+        let mapping = Mapping { fd, offset, len: PAGE_BYTES, writable: true };
+        Ok(Self { mapping: Some(mapping), ..Self::new(slots) })
+    }
+
+    /// Whether the GPU has written to slot `index`; false for one that the page does not have.
     pub(super) fn is_signaled(&self, index: u32) -> bool {
-        self.slots.load(index) != UNSIGNALED
+        let slot = self.slots.atomic_u64(index as usize * 8);
+        slot.is_some_and(|slot| slot.load(Ordering::SeqCst) != UNSIGNALED)
     }
 
     /// Acknowledges a signal, or makes the slot of a new event ready.
     pub(super) fn clear(&self, index: u32) {
-        self.slots.store(index, UNSIGNALED);
+        if let Some(slot) = self.slots.atomic_u64(index as usize * 8) {
+            slot.store(UNSIGNALED, Ordering::SeqCst);
+        }
     }
 
     /// The first `len` bytes, for a program to map (`kfd_event_mmap`).

@@ -8,10 +8,11 @@ use protocol::kfd::Mapping;
 use protocol::kfd::types::{HsaHwExceptionData, HsaMemoryExceptionData, MemoryExceptionFailure};
 
 use super::ids::Ids;
-use super::page::{PAGE_BYTES, SIGNAL_EVENT_LIMIT, SignalPage, Slots};
+use super::page::{PAGE_BYTES, SIGNAL_EVENT_LIMIT, SignalPage};
 use super::wait::Waiter;
 use crate::engine::GpuFault;
 use crate::kernel::Kernel;
+use crate::mem::{Arena, HostMem};
 
 /// `KFD_EVENT_TYPE_SIGNAL`: set by the process or by the GPU through its slot.
 pub(super) const TYPE_SIGNAL: u32 = 0;
@@ -147,32 +148,30 @@ impl Events {
         self.lock().page.is_some()
     }
 
-    /// `kfd_event_page_set`: makes a buffer of `len` bytes the event page.
+    /// `kfd_event_page_set`: makes a buffer the event page.
     ///
     /// # Errors
     /// `EBUSY` if there is one already, `EINVAL` for a buffer of less than 32 KiB.
-    pub(crate) fn set_page(&self, slots: Arc<dyn Slots>, len: u64) -> Result<(), Errno> {
+    pub(crate) fn set_page(&self, buffer: HostMem) -> Result<(), Errno> {
         let mut table = self.lock();
         if table.page.is_some() {
             return Err(Errno::EBUSY);
         }
+        let len = buffer.len() as u64;
         if len < PAGE_BYTES {
             return Err(Errno::EINVAL);
         }
-        table.page = Some(SignalPage::new(slots, None));
+        table.page = Some(SignalPage::new(buffer));
         table.mapped_bytes = len;
         Ok(())
     }
 
     /// `allocate_signal_page`: the driver's own event page, made with the first signal event of a process that
-    /// gave none. `make` answers the memory and where it can be mapped.
+    /// gave none.
     ///
     /// # Errors
-    /// `ENOMEM` from Linux 7.3 on, which has no page of its own; else what `make` answers.
-    pub(crate) fn need_page(
-        &self,
-        make: impl FnOnce() -> Result<(Arc<dyn Slots>, Mapping), Errno>,
-    ) -> Result<(), Errno> {
+    /// `ENOMEM` from Linux 7.3 on, which has no page of its own, and where `arena` is full.
+    pub(crate) fn need_page(&self, arena: &Arena) -> Result<(), Errno> {
         let mut table = self.lock();
         if table.page.is_some() {
             return Ok(());
@@ -180,8 +179,7 @@ impl Events {
         if self.kernel == Kernel::Linux7_3 {
             return Err(Errno::ENOMEM);
         }
-        let (slots, mapping) = make()?;
-        table.page = Some(SignalPage::new(slots, Some(mapping)));
+        table.page = Some(SignalPage::of_the_driver(arena)?);
         table.mapped_bytes = UNMAPPED_SLOTS * 8;
         Ok(())
     }
