@@ -12,31 +12,17 @@ use protocol::kfd::{Caller, Kfd, Process, ProcessId};
 use crate::backing::{BackingFiles, KFD_FILE_SIZE, RENDER_FILE_SIZE};
 use crate::kernel::Kernel;
 use crate::mem::{Arena, HostMem, PAGE_SIZE};
+use crate::profile::{GpuSpec, Machine};
 use crate::server::files::FileTable;
 use crate::server::process::{Client, ProcessState};
 
 /// What a software GPU is made from.
 #[derive(Debug)]
 pub struct Config {
-    /// The topology tree that `/sys` shows.
-    pub topology: Tree,
-    /// The GPUs in it.
-    pub gpus: Vec<GpuIdentity>,
-    /// Whose KFD is imitated.
-    pub kernel: Kernel,
+    /// The machine, with the kernel whose KFD is imitated.
+    pub machine: Machine,
     /// The files that all memory with CPU access lies in.
     pub backing: BackingFiles,
-}
-
-/// How a GPU is named in the topology.
-#[derive(Clone, Debug)]
-pub struct GpuIdentity {
-    /// `nodes/N/gpu_id`.
-    pub gpu_id: u32,
-    /// `N`.
-    pub node_index: u32,
-    /// `drm_render_minor` of the node.
-    pub render_minor: u32,
 }
 
 /// Why a software GPU could not be made.
@@ -79,7 +65,7 @@ impl SoftGpu {
 
 impl Kfd for SoftGpu {
     fn topology(&self) -> Result<Tree, Errno> {
-        Ok(self.0.topology.clone())
+        Ok(self.0.machine.tree())
     }
 
     fn attach(&self, caller: Caller) -> Result<Arc<dyn Process>, Errno> {
@@ -95,7 +81,7 @@ pub(crate) struct Device {
     pub(crate) files: FileTable,
     /// The file behind `/dev/kfd`: doorbells, the MMIO page, the driver's own event pages.
     pub(crate) kfd_arena: Arena,
-    topology: Tree,
+    pub(crate) machine: Machine,
     /// First page of the `kfd` file, never given out.
     _kfd_first_page: Option<HostMem>,
     /// The processes that have opened `/dev/kfd`, for calls that name another process.
@@ -105,9 +91,8 @@ pub(crate) struct Device {
 /// One GPU.
 #[derive(Debug)]
 pub(crate) struct Gpu {
-    pub(crate) gpu_id: u32,
-    pub(crate) node_index: u32,
-    pub(crate) render_minor: u32,
+    /// Its numbers.
+    pub(crate) spec: GpuSpec,
     /// The file behind the render node: all memory of this GPU that a CPU can map.
     pub(crate) arena: Arena,
     /// First page of the render file, never given out.
@@ -124,37 +109,39 @@ fn arena(node: String, fd: OwnedFd, len: u64) -> Result<(Arena, Option<HostMem>)
 
 impl Device {
     fn new(config: Config) -> Result<Self, NewError> {
-        let mut render_files = config.backing.render;
-        let mut gpus: Vec<Arc<Gpu>> = Vec::with_capacity(config.gpus.len());
-        for GpuIdentity { gpu_id, node_index, render_minor } in config.gpus {
-            if gpus.iter().any(|gpu| gpu.gpu_id == gpu_id || gpu.render_minor == render_minor) {
+        let Config { machine, backing } = config;
+        let mut render_files = backing.render;
+        let mut gpus: Vec<Arc<Gpu>> = Vec::with_capacity(machine.gpus.len());
+        for spec in &machine.gpus {
+            let GpuSpec { gpu_id, render_minor, .. } = *spec;
+            if gpus.iter().any(|gpu| gpu.spec.gpu_id == gpu_id || gpu.spec.render_minor == render_minor) {
                 return Err(NewError::NotUnique { gpu_id, render_minor });
             }
             let file = render_files.iter().position(|(minor, _)| *minor == render_minor);
             let (_, fd) = render_files.swap_remove(file.ok_or(NewError::NoRenderFile(render_minor))?);
             let (arena, _first_page) = arena(format!("renderD{render_minor}"), fd, RENDER_FILE_SIZE)?;
-            gpus.push(Arc::new(Gpu { gpu_id, node_index, render_minor, arena, _first_page }));
+            gpus.push(Arc::new(Gpu { spec: spec.clone(), arena, _first_page }));
         }
-        let (kfd_arena, _kfd_first_page) = arena("kfd".to_owned(), config.backing.kfd, KFD_FILE_SIZE)?;
+        let (kfd_arena, _kfd_first_page) = arena("kfd".to_owned(), backing.kfd, KFD_FILE_SIZE)?;
         Ok(Self {
-            kernel: config.kernel,
+            kernel: machine.kernel,
             gpus,
             files: FileTable::default(),
             kfd_arena,
             _kfd_first_page,
-            topology: config.topology,
+            machine,
             processes: Mutex::default(),
         })
     }
 
     /// The GPU with this KFD id (`kfd_device_by_id`).
     pub(crate) fn gpu(&self, gpu_id: u32) -> Option<&Arc<Gpu>> {
-        self.gpus.iter().find(|gpu| gpu.gpu_id == gpu_id)
+        self.gpus.iter().find(|gpu| gpu.spec.gpu_id == gpu_id)
     }
 
     /// The GPU behind `/dev/dri/renderD<minor>`.
     pub(crate) fn gpu_of_minor(&self, minor: u32) -> Option<&Arc<Gpu>> {
-        self.gpus.iter().find(|gpu| gpu.render_minor == minor)
+        self.gpus.iter().find(|gpu| gpu.spec.render_minor == minor)
     }
 
     /// Which ioctl table the imitated kernel has.

@@ -17,6 +17,6 @@ mod server;
 mod vm_copy;
 
 pub use backing::BackingFiles;
-pub use device::SoftGpu;
+pub use device::{Config, NewError, SoftGpu};
 pub use kernel::Kernel;
 pub use profile::{GpuSpec, Machine, Profile};

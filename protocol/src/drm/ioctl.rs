@@ -2,8 +2,8 @@
 
 use super::TYPE;
 use super::args::{
-    AmdgpuGemCreate, AmdgpuGemMetadata, AmdgpuGemMmap, AmdgpuGemOp, AmdgpuGemVa, AmdgpuGemWaitIdle, AmdgpuInfo,
-    Client, GemClose, GetCap, PrimeHandle, Version,
+    AmdgpuGemCreate, AmdgpuGemMetadata, AmdgpuGemMmap, AmdgpuGemOp, AmdgpuGemVa, AmdgpuGemWaitIdle,
+    AmdgpuInfo, Client, GemClose, GetCap, PrimeHandle, Version,
 };
 use crate::Errno;
 use crate::kfd::ioctl::{Direction, Struct};
@@ -97,8 +97,8 @@ pub enum Known {
 /// Core calls for display or for authenticated and privileged clients, not open to render nodes (`drm_ioctls`
 /// without `DRM_RENDER_ALLOW`). GET_CLIENT is one, but see [`DrmIoctl::select`].
 const NOT_FOR_RENDER_NODES: [u8; 23] = [
-    0x01, 0x02, 0x06, 0x07, 0x0a, 0x0b, 0x0d, 0x10, 0x11, 0x12, 0x13, 0x1e, 0x1f, 0x27, 0x28, 0x2c, 0x3a, 0x3b, 0x3c,
-    0x3f, 0xce, 0xd0, 0xc6,
+    0x01, 0x02, 0x06, 0x07, 0x0a, 0x0b, 0x0d, 0x10, 0x11, 0x12, 0x13, 0x1e, 0x1f, 0x27, 0x28, 0x2c, 0x3a,
+    0x3b, 0x3c, 0x3f, 0xce, 0xd0, 0xc6,
 ];
 
 /// Core calls on synchronisation objects.

@@ -1,6 +1,7 @@
 //! From an ioctl number to its handler (`kfd_ioctl`).
 
 use protocol::Errno;
+use protocol::kfd::constants::{MMAP_TYPE_MASK, MmapType};
 use protocol::kfd::ioctl::{Family, Ioctl};
 use protocol::kfd::structs::UapiStruct;
 use protocol::kfd::{Call, Caller, FileId, Mapping};
@@ -82,11 +83,7 @@ fn with<A: UapiStruct + Default>(
 /// # Errors
 /// `EINVAL` and `ENODEV` as the kernel has them for the kind.
 pub(crate) fn kfd_mmap(process: &ProcessState, offset: u64, len: u64) -> Result<Mapping, Errno> {
-    /// `KFD_MMAP_TYPE_MASK`.
-    const TYPE_MASK: u64 = 0x3 << 62;
-    /// `KFD_MMAP_TYPE_EVENTS`.
-    const TYPE_EVENTS: u64 = 0x2 << 62;
-    if offset & TYPE_MASK == TYPE_EVENTS {
+    if offset & MMAP_TYPE_MASK == MmapType::EVENTS.0 {
         return match process.device.kernel {
             Kernel::Linux7_3 => Err(Errno::EINVAL),
             Kernel::Linux6_12 | Kernel::Rocm => process.events.mmap(len),

@@ -14,6 +14,7 @@ mod wait;
 
 use protocol::Errno;
 use protocol::kfd::args::{CreateEventArgs, DestroyEventArgs, ResetEventArgs, SetEventArgs, WaitEventsArgs};
+use protocol::kfd::constants::EventType;
 
 pub(crate) use table::Events;
 
@@ -25,10 +26,10 @@ pub(super) fn create(cx: &Cx<'_>, args: &mut CreateEventArgs) -> Result<(), Errn
         set_page_from_buffer(cx, args.event_page_offset)?;
     }
     args.event_page_offset = 0;
-    if table::has_slot(args.event_type) {
+    if table::has_slot(EventType(args.event_type)) {
         cx.process.events.need_page(&cx.process.device.kfd_arena)?;
     }
-    let created = cx.process.events.create(args.event_type, args.auto_reset != 0)?;
+    let created = cx.process.events.create(EventType(args.event_type), args.auto_reset != 0)?;
     args.event_id = created.id;
     args.event_trigger_data = created.id;
     if let Some(page_offset) = created.page_offset {

@@ -4,11 +4,9 @@ use std::sync::atomic::Ordering;
 
 use protocol::Errno;
 use protocol::kfd::Mapping;
+use protocol::kfd::constants::SIGNAL_EVENT_LIMIT;
 
 use crate::mem::{Arena, HostMem};
-
-/// `KFD_SIGNAL_EVENT_LIMIT`: slots that an event page has at least.
-pub(super) const SIGNAL_EVENT_LIMIT: u32 = 4096;
 
 /// Bytes of the kernel's own event page.
 pub(super) const PAGE_BYTES: u64 = SIGNAL_EVENT_LIMIT as u64 * 8;

@@ -5,29 +5,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use protocol::Errno;
 use protocol::kfd::Mapping;
+use protocol::kfd::constants::{EventType, MmapType, SIGNAL_EVENT_LIMIT};
 use protocol::kfd::types::{HsaHwExceptionData, HsaMemoryExceptionData, MemoryExceptionFailure};
 
 use super::ids::Ids;
-use super::page::{PAGE_BYTES, SIGNAL_EVENT_LIMIT, SignalPage};
+use super::page::{PAGE_BYTES, SignalPage};
 use super::wait::Waiter;
 use crate::engine::GpuFault;
 use crate::kernel::Kernel;
 use crate::mem::{Arena, HostMem};
 
-/// `KFD_EVENT_TYPE_SIGNAL`: set by the process or by the GPU through its slot.
-pub(super) const TYPE_SIGNAL: u32 = 0;
-/// `KFD_EVENT_TYPE_HW_EXCEPTION`.
-pub(super) const TYPE_HW_EXCEPTION: u32 = 3;
-/// `KFD_EVENT_TYPE_DEBUG`: has a slot, but the process cannot set it.
-pub(super) const TYPE_DEBUG: u32 = 5;
-/// `KFD_EVENT_TYPE_MEMORY`.
-pub(super) const TYPE_MEMORY: u32 = 8;
-
 /// `KFD_FIRST_NONSIGNAL_EVENT_ID`.
 pub(super) const FIRST_NONSIGNAL_ID: u32 = 0x4000_0000;
-
-/// `KFD_MMAP_TYPE_EVENTS`: what CREATE_EVENT answers where the page is a buffer of the process.
-const MMAP_TYPE_EVENTS: u64 = 0x2 << 62;
 
 /// Slots that a process may use before it has mapped the event page: what the oldest user space maps.
 const UNMAPPED_SLOTS: u64 = 256;
@@ -59,7 +48,7 @@ pub(super) struct Table {
 /// One event (`struct kfd_event`).
 #[derive(Debug)]
 pub(super) struct Event {
-    pub(super) kind: u32,
+    pub(super) kind: EventType,
     pub(super) auto_reset: bool,
     pub(super) signaled: bool,
     /// 1 when created, one more with each signal; 0 is what a waiter says that knows no ages.
@@ -88,12 +77,12 @@ pub(crate) struct Created {
 }
 
 /// Whether events of this type have a slot in the event page (`event_can_be_gpu_signaled`).
-pub(super) fn has_slot(kind: u32) -> bool {
-    matches!(kind, TYPE_SIGNAL | TYPE_DEBUG)
+pub(super) fn has_slot(kind: EventType) -> bool {
+    matches!(kind, EventType::SIGNAL | EventType::DEBUG_EVENT)
 }
 
 impl Event {
-    fn new(kind: u32, auto_reset: bool) -> Self {
+    fn new(kind: EventType, auto_reset: bool) -> Self {
         Self {
             kind,
             auto_reset,
@@ -189,7 +178,7 @@ impl Events {
     /// # Errors
     /// `ENOSPC` when every slot that the process can see is in use, `ENOMEM` without an event page and for a
     /// number of events that is beyond reason.
-    pub(crate) fn create(&self, kind: u32, auto_reset: bool) -> Result<Created, Errno> {
+    pub(crate) fn create(&self, kind: EventType, auto_reset: bool) -> Result<Created, Errno> {
         let mut table = self.lock();
         let event = Event::new(kind, auto_reset);
         if table.events.len() >= MOST_EVENTS {
@@ -203,7 +192,7 @@ impl Events {
         }
         let slots = table.mapped_bytes / 8;
         let end = u32::try_from(slots).unwrap_or(u32::MAX).min(FIRST_NONSIGNAL_ID);
-        let page_offset = table.page.as_ref().ok_or(Errno::ENOMEM)?.offset().unwrap_or(MMAP_TYPE_EVENTS);
+        let page_offset = table.page.as_ref().ok_or(Errno::ENOMEM)?.offset().unwrap_or(MmapType::EVENTS.0);
         let Some(id) = table.signal_ids.take(end) else {
             log::info!("all {} signal event ids of a process are in use", slots.saturating_sub(1));
             return Err(Errno::ENOSPC);
@@ -254,7 +243,7 @@ impl Events {
     fn with_signal_event(&self, id: u32, change: impl FnOnce(&mut Event)) -> Result<(), Errno> {
         let mut table = self.lock();
         match table.events.get_mut(&id) {
-            Some(event) if event.kind == TYPE_SIGNAL => {
+            Some(event) if event.kind == EventType::SIGNAL => {
                 change(event);
                 Ok(())
             }
@@ -293,7 +282,7 @@ impl Events {
             error_type: 0,
         };
         let mut table = self.lock();
-        for event in table.others_of(TYPE_MEMORY) {
+        for event in table.others_of(EventType::MEMORY) {
             event.memory = data;
             event.set();
         }
@@ -302,7 +291,7 @@ impl Events {
     /// Part of `kfd_signal_reset_event`: a GPU was reset, or a queue had to be.
     pub(crate) fn hw_exception(&self, data: HsaHwExceptionData) {
         let mut table = self.lock();
-        for event in table.others_of(TYPE_HW_EXCEPTION) {
+        for event in table.others_of(EventType::HW_EXCEPTION) {
             event.hw = data;
             event.set();
         }
@@ -340,7 +329,7 @@ impl Events {
 }
 
 impl Table {
-    fn others_of(&mut self, kind: u32) -> impl Iterator<Item = &mut Event> {
+    fn others_of(&mut self, kind: EventType) -> impl Iterator<Item = &mut Event> {
         self.events
             .range_mut(FIRST_NONSIGNAL_ID..)
             .map(|(_, event)| event)

@@ -8,21 +8,12 @@ use std::time::{Duration, Instant};
 
 use protocol::Errno;
 use protocol::kfd::args::WaitEventsArgs;
+use protocol::kfd::constants::{EventType, WAIT_FOREVER, WaitResult};
 use protocol::kfd::types::EventData;
 use protocol::kfd::{Call, UserMem};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use super::table::{Events, Registration, TYPE_HW_EXCEPTION, TYPE_MEMORY, TYPE_SIGNAL, Table};
-
-/// `KFD_IOC_WAIT_RESULT_COMPLETE`.
-pub(super) const COMPLETE: u32 = 0;
-/// `KFD_IOC_WAIT_RESULT_TIMEOUT`.
-pub(super) const TIMEOUT: u32 = 1;
-/// `KFD_IOC_WAIT_RESULT_FAIL`.
-pub(super) const FAIL: u32 = 2;
-
-/// `KFD_EVENT_TIMEOUT_INFINITE`.
-const INFINITE: u32 = u32::MAX;
+use super::table::{Events, Registration, Table};
 
 /// Most events in one call. The kernel allocates 56 bytes for each in one piece, of at most 4 MiB
 /// (`alloc_event_waiters`), and answers `ENOMEM` beyond.
@@ -75,21 +66,21 @@ impl Waiter {
     }
 
     /// `test_event_condition`: looks at the elements in order, so an earlier one decides.
-    fn condition(&self, all: bool) -> u32 {
+    fn condition(&self, all: bool) -> WaitResult {
         let mut activated = 0;
         for state in &self.slots {
             let state = state.load(Ordering::SeqCst);
             if state & DESTROYED != 0 {
-                return FAIL;
+                return WaitResult::FAIL;
             }
             if state & ACTIVATED != 0 {
                 if !all {
-                    return COMPLETE;
+                    return WaitResult::COMPLETE;
                 }
                 activated += 1;
             }
         }
-        if activated == self.slots.len() { COMPLETE } else { TIMEOUT }
+        if activated == self.slots.len() { WaitResult::COMPLETE } else { WaitResult::TIMEOUT }
     }
 }
 
@@ -130,22 +121,22 @@ impl Events {
     pub(crate) fn wait(&self, args: &mut WaitEventsArgs, call: &dyn Call) -> Result<(), Errno> {
         let result = self.wait_result(args, call);
         match result {
-            Ok(FAIL) => {
-                args.wait_result = FAIL;
+            Ok(WaitResult::FAIL) => {
+                args.wait_result = WaitResult::FAIL.0;
                 Err(Errno::EIO)
             }
             Ok(result) => {
-                args.wait_result = result;
+                args.wait_result = result.0;
                 Ok(())
             }
             Err(errno) => {
-                args.wait_result = FAIL;
+                args.wait_result = WaitResult::FAIL.0;
                 Err(errno)
             }
         }
     }
 
-    fn wait_result(&self, args: &mut WaitEventsArgs, call: &dyn Call) -> Result<u32, Errno> {
+    fn wait_result(&self, args: &mut WaitEventsArgs, call: &dyn Call) -> Result<WaitResult, Errno> {
         let started = Instant::now();
         if args.num_events > MOST_WAITED {
             return Err(Errno::ENOMEM);
@@ -157,7 +148,7 @@ impl Events {
         let first = {
             let mut table = self.lock();
             match table.register(&waiter, &request).map(|()| waiter.condition(all)) {
-                Ok(TIMEOUT) => None,
+                Ok(WaitResult::TIMEOUT) => None,
                 result => Some(table.finish(&waiter, &request.wanted, args.events_ptr, result)),
             }
         };
@@ -207,9 +198,9 @@ fn sleep(
     started: Instant,
     args: &mut WaitEventsArgs,
     call: &dyn Call,
-) -> Result<u32, Errno> {
+) -> Result<WaitResult, Errno> {
     let timeout = match args.timeout {
-        INFINITE => None,
+        WAIT_FOREVER => None,
         ms => Some(Duration::from_millis(u64::from(ms.min(i32::MAX as u32)))),
     };
     let waker = Waker::from(Arc::new(Unpark(waiter.thread.clone())));
@@ -219,16 +210,16 @@ fn sleep(
         let left = timeout.map(|timeout| timeout.saturating_sub(started.elapsed()));
         if fired {
             if let Some(left) = left.filter(|_| args.timeout != 0) {
-                args.timeout = u32::try_from(left.as_millis()).unwrap_or(INFINITE - 1);
+                args.timeout = u32::try_from(left.as_millis()).unwrap_or(WAIT_FOREVER - 1);
             }
             return Err(Errno::ERESTARTSYS);
         }
         let result = waiter.condition(all);
-        if result != TIMEOUT {
+        if result != WaitResult::TIMEOUT {
             return Ok(result);
         }
         match left {
-            Some(Duration::ZERO) => return Ok(TIMEOUT),
+            Some(Duration::ZERO) => return Ok(WaitResult::TIMEOUT),
             Some(left) => std::thread::park_timeout(left),
             None => std::thread::park(),
         }
@@ -242,7 +233,7 @@ impl Table {
     fn register(&mut self, waiter: &Arc<Waiter>, request: &Request) -> Result<(), Errno> {
         for (slot, wanted) in request.wanted.iter().enumerate() {
             let event = self.events.get_mut(&wanted.id).ok_or(Errno::EINVAL)?;
-            let uses_age = event.kind == TYPE_SIGNAL && wanted.age != 0;
+            let uses_age = event.kind == EventType::SIGNAL && wanted.age != 0;
             let activated = event.signaled || (uses_age && event.age != wanted.age);
             event.signaled = event.signaled && !event.auto_reset;
             if activated {
@@ -259,10 +250,10 @@ impl Table {
         waiter: &Arc<Waiter>,
         wanted: &[Wanted],
         array: u64,
-        result: Result<u32, Errno>,
-    ) -> Result<(u32, Vec<Payload>), Errno> {
+        result: Result<WaitResult, Errno>,
+    ) -> Result<(WaitResult, Vec<Payload>), Errno> {
         let finished = result.and_then(|result| match result {
-            COMPLETE => Ok((result, self.payloads(waiter, wanted, array)?)),
+            WaitResult::COMPLETE => Ok((result, self.payloads(waiter, wanted, array)?)),
             _ => Ok((result, Vec::new())),
         });
         self.unregister(waiter, wanted, result == Err(Errno::ERESTARTSYS));
@@ -300,9 +291,9 @@ impl Table {
                 continue;
             }
             let bytes = match event.kind {
-                TYPE_MEMORY => event.memory.as_bytes().to_vec(),
-                TYPE_HW_EXCEPTION => event.hw.as_bytes().to_vec(),
-                TYPE_SIGNAL if wanted.age != 0 => event.age.to_le_bytes().to_vec(),
+                EventType::MEMORY => event.memory.as_bytes().to_vec(),
+                EventType::HW_EXCEPTION => event.hw.as_bytes().to_vec(),
+                EventType::SIGNAL if wanted.age != 0 => event.age.to_le_bytes().to_vec(),
                 _ => continue,
             };
             payloads.push((array.wrapping_add(slot as u64 * ELEMENT), bytes));
