@@ -3,6 +3,7 @@
 pub mod args;
 pub mod constants;
 pub mod device;
+pub mod flat;
 pub mod ioctl;
 pub mod request;
 pub mod structs;
