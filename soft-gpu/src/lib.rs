@@ -4,6 +4,7 @@
 //! machine that its profile describes, and processes the queues that a process creates.
 
 pub mod backing;
+pub mod cli;
 #[allow(dead_code, reason = "some of what the core offers is for calls that are not in yet")]
 pub mod device;
 pub mod engine;

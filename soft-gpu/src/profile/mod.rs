@@ -4,6 +4,7 @@ mod asics;
 mod build;
 mod caches;
 pub mod gpu;
+pub mod load;
 mod node;
 
 use std::fmt;

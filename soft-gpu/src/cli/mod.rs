@@ -1,0 +1,53 @@
+//! The command line of `softgpu`.
+
+mod profiles;
+mod topology;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::{Kernel, Profile};
+
+/// A software AMD GPU: KFD, render nodes and queues without hardware.
+#[derive(Debug, Parser)]
+#[command(name = "softgpu", version, about)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// List the built-in machines
+    Profiles(profiles::Args),
+    /// Write the topology tree of a machine into a directory
+    Topology(topology::Args),
+}
+
+/// Which machine, and whose KFD.
+#[derive(Debug, clap::Args)]
+pub struct MachineArgs {
+    /// Built-in machine: mi210, mi300x, rx7900xtx, two-gpu, small-bar or cpu-only
+    #[arg(long, value_name = "NAME", default_value_t)]
+    pub profile: Profile,
+    /// Kernel to behave like: 6.12, 7.3 or rocm
+    #[arg(long, value_name = "KERNEL", default_value_t)]
+    pub kernel: Kernel,
+}
+
+/// Runs the command and says how the process ends. Errors are printed.
+#[must_use]
+pub fn run(cli: Cli) -> ExitCode {
+    let result = match cli.command {
+        Command::Profiles(args) => profiles::run(&args),
+        Command::Topology(args) => topology::run(&args),
+    };
+    match result {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("softgpu: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
