@@ -2,8 +2,33 @@
 //!
 //! The engine knows GPU memory ([`crate::mem`]) and the packets of its queues. What it has to tell
 //! the process that owns a queue goes through [`Interrupts`].
+//!
+//! `worker` has the thread that lets queues take turns, `queue` a queue with its ring, doorbell and
+//! position. Each family of packets has a folder: [`aql`], [`pm4`], [`sdma`], with a decoder that knows
+//! every opcode by name and a machine that executes one step at a time. No step waits.
+
+mod access;
+mod aql;
+mod atomics;
+mod bits;
+mod clock;
+mod compare;
+mod context;
+pub(crate) mod doorbell;
+mod pm4;
+mod queue;
+mod sdma;
+mod stream;
+mod transfer;
+mod worker;
+
+pub use clock::GpuClock;
+pub(crate) use queue::{QueueConfig, QueueKind};
+pub(crate) use worker::{Engine, EngineConfig, NoThread};
 
 /// What the GPU tells the kernel driver about one process.
+///
+/// Called by the worker while it holds its queues: an implementation must not change queues.
 pub trait Interrupts: Send + Sync {
     /// An end-of-pipe interrupt with an event id as payload, `valid_id_bits` low bits of which are
     /// meaningful (`kfd_signal_event_interrupt`). The mailbox was written before.
@@ -28,3 +53,6 @@ pub struct GpuFault {
     /// Whether nothing is mapped there (`NotPresent`); otherwise the mapping lacks the permission.
     pub not_present: bool,
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,217 @@
+//! Execution of AQL packets.
+
+use std::sync::atomic::Ordering;
+
+use super::packet::{self, Condition, DecodeError, INVALID_HEADER, Packet, SIZE, WORDS};
+use super::signal::Signal;
+use crate::engine::GpuFault;
+use crate::engine::bits::hex;
+use crate::engine::context::{Cx, Exception, ExceptionKind, PACKET, Step, Stop};
+use crate::engine::pm4;
+use crate::engine::stream::Stream;
+
+// Byte offsets in amd_queue_t of amd_hsa_queue.h. The packet processor finds the structure through
+// the field behind read_dispatch_id, which holds the offset of read_dispatch_id.
+const READ_DISPATCH_ID: u64 = 128;
+const READ_DISPATCH_ID_OFFSET_FIELD: u64 = 8;
+const QUEUE_PROPERTIES: u64 = 180;
+const QUEUE_INACTIVE_SIGNAL: u64 = 192;
+
+/// `AMD_QUEUE_PROPERTIES_ENABLE_PROFILING`.
+const ENABLE_PROFILING: u32 = 1 << 3;
+
+/// The AQL packet processor of one queue.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct Machine {
+    current: Option<Current>,
+    pm4: pm4::exec::Machine,
+}
+
+/// The packet under way.
+#[derive(Debug)]
+struct Current {
+    work: Work,
+    completion_signal: u64,
+    start: u64,
+}
+
+#[derive(Debug)]
+enum Work {
+    /// Waits for all of these.
+    All([u64; 5]),
+    /// Waits for one of these.
+    Any([u64; 5]),
+    Value {
+        signal: u64,
+        value: i64,
+        mask: i64,
+        condition: Condition,
+    },
+    /// The PM4 machine runs an indirect buffer.
+    IndirectBuffer,
+}
+
+impl Machine {
+    /// Whether a packet is under way.
+    pub(in crate::engine) fn busy(&self) -> bool {
+        self.current.is_some()
+    }
+
+    /// One step of the packet at the position of `ring`, whose words are counted in the stream.
+    /// `queue` is the address of `read_dispatch_id`.
+    pub(in crate::engine) fn step(
+        &mut self,
+        cx: Cx<'_>,
+        ring: &mut Stream,
+        queue: u64,
+    ) -> Result<Step, Stop> {
+        let mut current = match self.current.take() {
+            Some(current) => current,
+            None => match self.launch(cx, ring)? {
+                Ok(current) => current,
+                Err(step) => return Ok(step),
+            },
+        };
+        let step = match &mut current.work {
+            Work::IndirectBuffer => self.pm4.step(cx, None).map_err(as_vendor_packet)?,
+            barrier => {
+                if passes(cx, barrier)? {
+                    Step::Idle
+                } else {
+                    Step::Waiting
+                }
+            }
+        };
+        if step != Step::Idle {
+            self.current = Some(current);
+            return Ok(step);
+        }
+        complete(cx, ring, queue, &current)?;
+        Ok(PACKET)
+    }
+
+    /// Begins the next packet. `Ok(Err(_))` if there is none.
+    fn launch(&mut self, cx: Cx<'_>, ring: &Stream) -> Result<Result<Current, Step>, Stop> {
+        if ring.available() < WORDS as u64 {
+            return Ok(Err(Step::Idle));
+        }
+        // The header is stored last by whoever writes a packet; what is read after it is whole.
+        let header = ring.first(cx.vm)?;
+        if packet::is_invalid(header) {
+            return Ok(Err(Step::Waiting));
+        }
+        std::sync::atomic::fence(Ordering::Acquire);
+        let mut words = [0; WORDS];
+        ring.peek(cx.vm, 0, &mut words)?;
+        words[0] = header;
+        let work = match packet::decode(&words).map_err(|error| refuse(error, &words))? {
+            Packet::Invalid => return Ok(Err(Step::Waiting)),
+            Packet::BarrierAnd { signals } => Work::All(signals),
+            Packet::BarrierOr { signals } => Work::Any(signals),
+            Packet::BarrierValue { signal, value, mask, condition } => {
+                Work::Value { signal, value, mask, condition }
+            }
+            Packet::IndirectBuffer { base, words } => {
+                self.pm4.start(base, words);
+                Work::IndirectBuffer
+            }
+            Packet::KernelDispatch { kernel_object } => {
+                let message = format!(
+                    "kernel dispatch of {kernel_object:#x}: instructions are not executed; packet {}",
+                    hex(&words)
+                );
+                return Err(Exception { kind: ExceptionKind::DispatchCode, message }.into());
+            }
+        };
+        let completion_signal = packet::completion_signal(&words);
+        Ok(Ok(Current { work, completion_signal, start: cx.clock.now() }))
+    }
+}
+
+/// PM4 packets of an AQL queue stand in vendor-specific packets.
+fn as_vendor_packet(stop: Stop) -> Stop {
+    match stop {
+        Stop::Exception(Exception { kind: ExceptionKind::Unsupported, message }) => {
+            Exception { kind: ExceptionKind::VendorUnsupported, message }.into()
+        }
+        other => other,
+    }
+}
+
+fn refuse(error: DecodeError, words: &[u32]) -> Stop {
+    let kind = match error {
+        DecodeError::Type(_) | DecodeError::AgentDispatch => ExceptionKind::Unsupported,
+        _ => ExceptionKind::VendorUnsupported,
+    };
+    Exception { kind, message: format!("{error}; packet {}", hex(words)) }.into()
+}
+
+/// Whether a barrier is passed. Signals that were seen at zero are not looked at again.
+fn passes(cx: Cx<'_>, work: &mut Work) -> Result<bool, GpuFault> {
+    match work {
+        Work::All(signals) => {
+            for signal in signals.iter_mut().filter(|signal| **signal != 0) {
+                if Signal(*signal).load(cx)? != 0 {
+                    return Ok(false);
+                }
+                *signal = 0;
+            }
+            Ok(true)
+        }
+        Work::Any(signals) => {
+            for signal in signals.iter().filter(|signal| **signal != 0) {
+                if Signal(*signal).load(cx)? == 0 {
+                    return Ok(true);
+                }
+            }
+            Ok(signals.iter().all(|signal| *signal == 0))
+        }
+        Work::Value { signal: 0, .. } | Work::IndirectBuffer => Ok(true),
+        Work::Value { signal, value, mask, condition } => {
+            Ok(condition.holds(Signal(*signal).load(cx)? & *mask, *value))
+        }
+    }
+}
+
+/// Frees the packet's slot, moves the read index, and signals completion.
+fn complete(cx: Cx<'_>, ring: &mut Stream, queue: u64, current: &Current) -> Result<(), GpuFault> {
+    let slot = ring.address(0);
+    cx.vm.write(slot, &INVALID_HEADER.to_le_bytes())?;
+    ring.advance(WORDS as u64);
+    std::sync::atomic::fence(Ordering::Release);
+    cx.vm.write_u64(queue, ring.at / WORDS as u64)?;
+    if current.completion_signal == 0 {
+        return Ok(());
+    }
+    let signal = Signal(current.completion_signal);
+    if properties(cx, queue)? & ENABLE_PROFILING != 0 {
+        signal.set_times(cx, current.start, cx.clock.now())?;
+    }
+    std::sync::atomic::fence(Ordering::Release);
+    signal.decrement(cx)
+}
+
+/// The address of `amd_queue_t`, if there is one around `read_dispatch_id`: users of the thunk alone
+/// give a bare word as read pointer.
+fn amd_queue(cx: Cx<'_>, queue: u64) -> Option<u64> {
+    let offset = cx.vm.read_u32(queue.checked_add(READ_DISPATCH_ID_OFFSET_FIELD)?).ok()?;
+    if u64::from(offset) != READ_DISPATCH_ID { None } else { queue.checked_sub(READ_DISPATCH_ID) }
+}
+
+fn properties(cx: Cx<'_>, queue: u64) -> Result<u32, GpuFault> {
+    match amd_queue(cx, queue) {
+        Some(base) => cx.vm.read_u32(base.wrapping_add(QUEUE_PROPERTIES)),
+        None => Ok(0),
+    }
+}
+
+/// Tells the runtime through the queue's inactive signal that the queue stopped.
+pub(in crate::engine) fn store_inactive_signal(cx: Cx<'_>, queue: u64, value: i64) -> Result<(), GpuFault> {
+    let Some(base) = amd_queue(cx, queue) else { return Ok(()) };
+    match cx.vm.read_u64(base.wrapping_add(QUEUE_INACTIVE_SIGNAL))? {
+        0 => Ok(()),
+        signal => Signal(signal).store(cx, value),
+    }
+}
+
+const _: () = assert!(SIZE == WORDS as u64 * 4);

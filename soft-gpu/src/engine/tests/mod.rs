@@ -1,0 +1,8 @@
+//! Whole queues in process: a ring, a doorbell, and the worker thread.
+
+mod aql;
+mod packets;
+mod pm4;
+mod rig;
+mod sdma;
+mod worker;
