@@ -170,7 +170,7 @@ const OPCODES: &[Opcode] = &[
     }),
     opcode(0x37, "WRITE_DATA", 4, write_data),
     opcode(0x3c, "WAIT_REG_MEM", 6, wait_reg_mem),
-    opcode(0x3f, "INDIRECT_BUFFER", 3, |b| indirect_buffer(b)),
+    opcode(0x3f, "INDIRECT_BUFFER", 3, indirect_buffer),
     opcode(0x40, "COPY_DATA", 5, copy_data),
     opcode(0x46, "EVENT_WRITE", 1, event_write),
     opcode(0x49, "RELEASE_MEM", 6, release_mem),

@@ -120,7 +120,8 @@ impl Machine {
             Packet::Fence { addr, value } => cx.vm.write_u32(addr, value)?,
             Packet::Trap { context } => cx.interrupts.signal_event(context, TRAP_ID_BITS),
             Packet::ConditionalExecution { addr, reference, words } => {
-                if cx.vm.read_u32(addr)? != reference {
+                let skip = cx.vm.read_u32(addr)? != reference;
+                if skip {
                     self.buffer.as_mut().unwrap_or(ring).advance(u64::from(words));
                 }
             }
