@@ -9,6 +9,8 @@ use protocol::kfd::ioctl::Family;
 use protocol::kfd::topology::Tree;
 use protocol::kfd::{Caller, Kfd, Process, ProcessId};
 
+use rustix::time::{ClockId, clock_gettime};
+
 use crate::backing::{BackingFiles, KFD_FILE_SIZE, RENDER_FILE_SIZE};
 use crate::kernel::Kernel;
 use crate::mem::{Arena, HostMem, PAGE_SIZE};
@@ -60,6 +62,17 @@ impl SoftGpu {
     /// [`NewError`] where the parts of `config` contradict each other.
     pub fn new(config: Config) -> Result<Self, NewError> {
         Device::new(config).map(|device| SoftGpu(Arc::new(device)))
+    }
+}
+
+#[cfg(test)]
+impl SoftGpu {
+    pub(crate) fn device(&self) -> &Arc<Device> {
+        &self.0
+    }
+
+    pub(crate) fn processes(&self) -> Vec<Arc<ProcessState>> {
+        self.0.processes()
     }
 }
 
@@ -144,6 +157,12 @@ impl Device {
         self.gpus.iter().find(|gpu| gpu.spec.render_minor == minor)
     }
 
+    /// Whether the machine's KFD is built with shared virtual memory and some GPU has it. A machine without GPU
+    /// has not: Debian's kernel, which it is compared with, is built without (`CONFIG_HSA_AMD_SVM`).
+    pub(crate) fn has_svm(&self) -> bool {
+        self.gpus.iter().any(|gpu| gpu.spec.features.svm)
+    }
+
     /// Which ioctl table the imitated kernel has.
     pub(crate) fn family(&self) -> Family {
         match self.kernel {
@@ -172,4 +191,22 @@ impl Device {
         let mut table = self.processes.lock().unwrap_or_else(PoisonError::into_inner);
         table.remove(&id);
     }
+}
+
+impl Gpu {
+    /// The time stamp counter (`amdgpu_gfx_get_gpu_clock_counter`), which runs along with
+    /// `CLOCK_MONOTONIC_RAW`.
+    pub(crate) fn clock_counter(&self) -> u64 {
+        let ticks = u128::from(clock_ns(ClockId::MonotonicRaw)) * u128::from(self.spec.clocks.counter_khz)
+            / 1_000_000;
+        // Wraps as the counter does.
+        (ticks & u128::from(u64::MAX)) as u64
+    }
+}
+
+/// A clock's time in ns.
+pub(crate) fn clock_ns(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    seconds.wrapping_mul(1_000_000_000).wrapping_add(u64::try_from(time.tv_nsec).unwrap_or(0))
 }

@@ -45,6 +45,14 @@ pub(crate) fn permitted(caller: &Caller, ioctl: Ioctl) -> Result<(), Errno> {
 pub(crate) fn run(cx: &Cx<'_>, ioctl: Ioctl, args: &mut [u8]) -> Result<i32, Errno> {
     match ioctl {
         Ioctl::GetVersion => with(args, |a| misc::get_version(cx, a)),
+        Ioctl::GetClockCounters => with(args, |a| misc::get_clock_counters(cx, a)),
+        Ioctl::GetTileConfig => with(args, |a| misc::get_tile_config(cx, a)),
+        Ioctl::SetTrapHandler => with(args, |a| misc::set_trap_handler(cx, a)),
+        Ioctl::SetXnackMode => with(args, |a| misc::set_xnack_mode(cx, a)),
+        Ioctl::DbgRegisterDeprecated
+        | Ioctl::DbgUnregisterDeprecated
+        | Ioctl::DbgAddressWatchDeprecated
+        | Ioctl::DbgWaveControlDeprecated => misc::deprecated_debugger(),
         Ioctl::CreateEvent => with(args, |a| events::create(cx, a)),
         Ioctl::DestroyEvent => with(args, |a| events::destroy(cx, a)),
         Ioctl::SetEvent => with(args, |a| events::set(cx, a)),
@@ -59,7 +67,7 @@ pub(crate) fn run(cx: &Cx<'_>, ioctl: Ioctl, args: &mut [u8]) -> Result<i32, Err
 
 /// Runs `handler` on the struct that stands at the start of `bytes`. What the request is too short for reads as
 /// zero and is not written back; what it has more is left alone.
-fn with<A: UapiStruct + Default>(
+pub(super) fn with<A: UapiStruct + Default>(
     bytes: &mut [u8],
     handler: impl FnOnce(&mut A) -> Result<(), Errno>,
 ) -> Result<i32, Errno> {

@@ -10,3 +10,5 @@ pub(crate) mod events;
 pub(crate) mod files;
 mod misc;
 pub(crate) mod process;
+#[cfg(test)]
+pub(crate) mod rig;

@@ -8,6 +8,7 @@
 //! have to say goes through [`Interrupts`], which takes the locks of events and debug state only.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use protocol::Errno;
@@ -35,11 +36,24 @@ pub(crate) struct ProcessState {
     pub(crate) caller: Caller,
     pub(crate) device: Arc<Device>,
     pub(crate) events: Events,
+    /// Whether faulting accesses of the GPU are retried (`xnack_enabled`).
+    xnack: AtomicBool,
 }
 
 impl ProcessState {
     fn new(device: Arc<Device>, caller: Caller) -> Self {
-        Self { events: Events::new(device.kernel), caller, device }
+        Self { events: Events::new(device.kernel), xnack: AtomicBool::new(false), caller, device }
+    }
+
+    /// Whether faulting accesses of the GPU are retried. Off at first, as on every GPU of the profiles
+    /// (`kfd_process_xnack_mode` with `noretry` set).
+    pub(crate) fn xnack(&self) -> bool {
+        self.xnack.load(Ordering::Relaxed)
+    }
+
+    /// Chooses whether they are.
+    pub(crate) fn set_xnack(&self, on: bool) {
+        self.xnack.store(on, Ordering::Relaxed);
     }
 
     /// The end of the process (`kfd_process_notifier_release`): queues stop first, because they use memory and
