@@ -3,11 +3,14 @@
 mod profiles;
 mod topology;
 
+use std::error::Error;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{Kernel, Profile};
+use crate::profile::load;
+use crate::{Kernel, Machine, Profile};
 
 /// A software AMD GPU: KFD, render nodes and queues without hardware.
 #[derive(Debug, Parser)]
@@ -31,9 +34,28 @@ pub struct MachineArgs {
     /// Built-in machine: mi210, mi300x, rx7900xtx, two-gpu, small-bar or cpu-only
     #[arg(long, value_name = "NAME", default_value_t)]
     pub profile: Profile,
+    /// Topology tree to take the machine from instead (as in /sys/devices/virtual/kfd/kfd/topology)
+    #[arg(long, value_name = "DIR", conflicts_with = "profile")]
+    pub topology: Option<PathBuf>,
     /// Kernel to behave like: 6.12, 7.3 or rocm
     #[arg(long, value_name = "KERNEL", default_value_t)]
     pub kernel: Kernel,
+}
+
+impl MachineArgs {
+    /// The machine. What was odd in a tree is logged as warnings.
+    ///
+    /// # Errors
+    /// A tree that cannot be read or is no machine, with the directory's name.
+    pub fn machine(&self) -> Result<Machine, Box<dyn Error>> {
+        let Some(dir) = &self.topology else { return Ok(self.profile.machine(self.kernel)) };
+        let (machine, warnings) = Machine::from_tree(load::read_dir(dir)?, self.kernel)
+            .map_err(|error| format!("{}: {error}", dir.display()))?;
+        for warning in warnings {
+            log::warn!("{}: {warning}", dir.display());
+        }
+        Ok(machine)
+    }
 }
 
 /// Runs the command and says how the process ends. Errors are printed.

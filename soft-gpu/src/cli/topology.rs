@@ -19,9 +19,8 @@ pub struct Args {
     force: bool,
 }
 
-/// Writes the tree.
+/// Writes the tree. One that was read from a directory is written as it was.
 pub fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
-    let machine = args.machine.profile.machine(args.machine.kernel);
-    load::write_dir(&machine.tree(), &args.dir, args.force)?;
+    load::write_dir(&args.machine.machine()?.tree(), &args.dir, args.force)?;
     Ok(ExitCode::SUCCESS)
 }

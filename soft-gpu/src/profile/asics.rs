@@ -154,6 +154,41 @@ pub fn rx7900xtx() -> GpuSpec {
     }
 }
 
+/// What is known of a GPU by its instruction set alone: a card of this module, or a blank spec with
+/// the family and a GB_ADDR_CONFIG that address libraries accept for it.
+pub fn by_gfx(gfx: GfxVersion) -> GpuSpec {
+    match (gfx.major, gfx.minor, gfx.stepping) {
+        (9, 0, 10) => mi210(),
+        (9, 4, 2) => mi300x(),
+        (11, 0, 0) => rx7900xtx(),
+        _ => {
+            let (family, gb_addr_config) = family(gfx);
+            GpuSpec { drm: Drm { gb_addr_config, ..drm(family) }, ..blank(gfx) }
+        }
+    }
+}
+
+/// `AMDGPU_FAMILY_*` and GB_ADDR_CONFIG (golden values of `gfx_v9_0.c`; later chips: values read from
+/// cards of the generation, see Mesa's drm-shim).
+fn family(gfx: GfxVersion) -> (u32, u32) {
+    match (gfx.major, gfx.minor, gfx.stepping) {
+        (8, 0, 1) => (135, 0x2201_0001),
+        (..=8, _, _) => (130, 0x2201_1003),
+        (9, 0, 2) => (142, 0x2400_0042),
+        (9, 0, 12) => (142, 0x2201_0042),
+        (9, 0, 4) => (141, 0x2410_4041),
+        (9, _, _) => (141, 0x2a11_4042),
+        (10, 3, 3) => (144, 0x0000_0142),
+        (10, 3, 5) => (146, 0x0000_0142),
+        (10, 3, 6) => (149, 0x0000_0042),
+        (10, _, _) => (143, 0x0000_0044),
+        (11, 5, _) => (150, 0x0000_0242),
+        (11, 0, 3) => (148, 0x0000_0242),
+        (11, _, _) => (145, 0x0000_0545),
+        _ => (152, 0x0820_0545),
+    }
+}
+
 /// A spec that still lacks what differs between GPUs; the place in the machine is filled in later.
 pub(super) fn blank(gfx: GfxVersion) -> GpuSpec {
     GpuSpec {

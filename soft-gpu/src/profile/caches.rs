@@ -4,8 +4,10 @@ use protocol::kfd::topology::{Cache, CacheProperties};
 
 use super::gpu::{CacheSizes, Shaders};
 
-const DATA: u32 = 1;
-const INSTRUCTION: u32 = 2;
+/// `HSA_CACHE_TYPE_DATA`.
+pub const DATA: u32 = 1;
+/// `HSA_CACHE_TYPE_INSTRUCTION`.
+pub const INSTRUCTION: u32 = 2;
 /// `HSA_CACHE_TYPE_HSACU`: of a GPU.
 const GPU: u32 = 8;
 

@@ -3,6 +3,7 @@
 mod asics;
 mod build;
 mod caches;
+mod from_tree;
 pub mod gpu;
 pub mod load;
 mod node;
@@ -15,6 +16,7 @@ use protocol::kfd::topology::{Layout, Topology, Tree};
 use crate::Kernel;
 use build::Builder;
 pub use build::Host;
+pub use from_tree::MachineError;
 pub use gpu::GpuSpec;
 
 /// Everything that the software KFD is made from.

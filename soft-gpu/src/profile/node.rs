@@ -15,7 +15,7 @@ const HEAP_FB_PRIVATE: u32 = 2;
 /// `simd_id_base` is the first SIMD id, `cpu_mhz` the highest clock of CPU 0.
 pub fn gpu_node(spec: &GpuSpec, kernel: Kernel, simd_id_base: u32, cpu_mhz: u32) -> (Node, QueueSizes) {
     let mut properties = properties(spec, kernel, simd_id_base, cpu_mhz);
-    let sizes = QueueSizes::of(spec.gfx, &properties);
+    let sizes = queue_sizes(spec.gfx, &properties);
     properties.cwsr_size = sizes.cwsr;
     properties.ctl_stack_size = sizes.ctl_stack;
     let bank = MemBank {
@@ -35,6 +35,17 @@ pub fn gpu_node(spec: &GpuSpec, kernel: Kernel, simd_id_base: u32, cpu_mhz: u32)
         ..Node::default()
     };
     (node, sizes)
+}
+
+/// The sizes for a queue: what the node says, where it says it, else what the kernel computes.
+pub fn queue_sizes(gfx: GfxVersion, properties: &NodeProperties) -> QueueSizes {
+    let computed = QueueSizes::of(gfx, properties);
+    let said = |said: u32, computed: u32| if said == 0 { computed } else { said };
+    QueueSizes {
+        cwsr: said(properties.cwsr_size, computed.cwsr),
+        ctl_stack: said(properties.ctl_stack_size, computed.ctl_stack),
+        ..computed
+    }
 }
 
 fn properties(spec: &GpuSpec, kernel: Kernel, simd_id_base: u32, cpu_mhz: u32) -> NodeProperties {
