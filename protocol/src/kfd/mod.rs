@@ -2,6 +2,7 @@
 
 pub mod args;
 pub mod constants;
+pub mod describe;
 pub mod device;
 pub mod flat;
 pub mod ioctl;
