@@ -13,6 +13,25 @@ pub struct Field {
     pub ty: &'static str,
 }
 
+/// A uapi struct as data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Struct {
+    /// The uapi's name.
+    pub name: &'static str,
+    /// Size in bytes.
+    pub size: usize,
+    /// Its fields in order.
+    pub fields: &'static [Field],
+}
+
+impl Struct {
+    /// The declaration of `T`.
+    #[must_use]
+    pub const fn of<T: UapiStruct>() -> Struct {
+        Struct { name: T::NAME, size: size_of::<T>(), fields: T::FIELDS }
+    }
+}
+
 /// A uapi struct with its field table.
 pub trait UapiStruct: zerocopy::FromBytes + zerocopy::IntoBytes + zerocopy::Immutable {
     /// The uapi's name (`kfd_ioctl_get_version_args`).
@@ -55,7 +74,11 @@ macro_rules! kfd_structs {
         }
 
         const _: () = assert!(core::mem::size_of::<$name>() == $size, $uapi);
-    )*};
+    )*
+
+        /// Every struct of this module.
+        pub const STRUCTS: &[$crate::kfd::structs::Struct] = &[$($crate::kfd::structs::Struct::of::<$name>()),*];
+    };
 }
 
 pub(crate) use kfd_structs;

@@ -27,9 +27,11 @@ mod table;
 
 pub use model::{
     Beyond, Bound, Decl, Direction, Extent, Family, FdField, FdPlace, FieldRef, Flow, Kernels, Length, Op,
-    Ops, Pointer, Reach, Reaches, SharedRange, Stride, Struct, Tail, When,
+    Ops, Pointer, Reach, Reaches, SharedRange, Stride, Tail, When,
 };
 pub use table::Ioctl;
+
+pub use super::structs::Struct;
 
 use super::request::request_nr;
 

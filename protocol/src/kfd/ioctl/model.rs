@@ -6,7 +6,7 @@
 
 use super::Ioctl;
 use crate::Errno;
-use crate::kfd::structs::{Field, UapiStruct};
+use crate::kfd::structs::{Struct, UapiStruct};
 
 /// The two lines of kernels, whose ioctl tables differ from number 0x27 on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -73,25 +73,6 @@ impl Direction {
             Direction::Read => 2,
             Direction::ReadWrite => 3,
         }
-    }
-}
-
-/// A uapi struct as data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Struct {
-    /// The uapi's name.
-    pub name: &'static str,
-    /// Size in bytes.
-    pub size: usize,
-    /// Its fields in order.
-    pub fields: &'static [Field],
-}
-
-impl Struct {
-    /// The declaration of `T`.
-    #[must_use]
-    pub const fn of<T: UapiStruct>() -> Struct {
-        Struct { name: T::NAME, size: size_of::<T>(), fields: T::FIELDS }
     }
 }
 

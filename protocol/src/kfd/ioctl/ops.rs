@@ -3,13 +3,13 @@
 
 use super::model::{
     Beyond, Bound, FdField, FdPlace, FieldRef, Flow, Length, Op, Ops, Pointer, Reach, SharedRange, Stride,
-    Struct, When,
+    When,
 };
 use crate::Errno;
 use crate::kfd::args::{
     CriuArgs, DbgTrapArgs, PcSampleArgs, ProfilerArgs, RocmProfilerArgs, SpmArgs, SvmArgs,
 };
-use crate::kfd::structs::UapiStruct;
+use crate::kfd::structs::{Struct, UapiStruct};
 use crate::kfd::types as t;
 
 /// GPUs (`MAX_GPU_INSTANCE`): no call writes more entries per GPU than this.

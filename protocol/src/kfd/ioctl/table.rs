@@ -2,12 +2,13 @@
 
 use super::model::{
     Beyond, Bound, Decl, Direction, FdField, FdPlace, FieldRef, Flow, Kernels, Length, Pointer, Reach,
-    SharedRange, Stride, Struct, Tail, When,
+    SharedRange, Stride, Tail, When,
 };
 use super::ops::{self, MAX_GPUS, bytes};
 use crate::Errno;
 use crate::kfd::args::*;
 use crate::kfd::constants::AllocFlags;
+use crate::kfd::structs::Struct;
 use crate::kfd::types::{EventData, ProcessDeviceApertures, SvmAttribute};
 
 /// Memory of the program's own.
