@@ -10,6 +10,7 @@ pub mod device;
 #[allow(dead_code, unused_imports, reason = "the queue ioctls, which use it, are not in yet")]
 pub mod engine;
 pub mod kernel;
+pub mod launcher;
 pub mod local_mem;
 pub mod mem;
 pub mod proc_maps;

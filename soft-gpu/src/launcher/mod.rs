@@ -1,0 +1,3 @@
+//! Gives any unmodified program a `/dev/kfd`.
+
+pub mod tracee;

@@ -1,0 +1,200 @@
+//! The memory of another process, for a device that answers its ioctls.
+//!
+//! Copies go through `process_vm_readv` and `process_vm_writev`. Atomics of the device cannot: for them
+//! [`UserMem::share`] turns private memory of the program into shared memory, **in place**: everything that runs
+//! in that memory is stopped, the contents are copied into a memfd that the program's own thread created,
+//! that thread maps it over the range, and everything goes on. Whole pages, contents and protections are kept,
+//! no store is lost.
+//!
+//! # Whose thread
+//! Something has to make the calls in the program. A thread that waits for the answer to its ioctl cannot,
+//! and often no other exists. Then the call that wants the memory ends with `ERESTARTSYS`: the launcher
+//! answers the ioctl so, the thread meets its stop on the way back to the program, is borrowed there, and
+//! the kernel restarts the ioctl, which finds the memory shared. So **a device that gets `ERESTARTSYS` from
+//! `share` undoes what it has begun and hands the error up**; it will see the same call again.
+//!
+//! No other thread of this process may wait for the program with `waitpid(2)`: it would take the reports of the
+//! stops. A pidfd tells of its end.
+//!
+//! # What becomes of what
+//! | memory | |
+//! |---|---|
+//! | anonymous: heap, `.bss`, stacks, `mmap` | converted |
+//! | private file mappings (`.data`, text) | converted; the file's name is gone from the memory map |
+//! | shared file mappings, memfds, memory converted before | shared as they are ([`files`]) |
+//! | the device's own memory, other drivers' mappings, guard pages | `EFAULT`, as `hmm_range_fault` |
+//! | read-only memory that the device wants to write | `EPERM`, as `hmm_range_fault` |
+//! | private huge pages of hugetlbfs | `EOPNOTSUPP` |
+//!
+//! # What is not as with a real GPU
+//! - After `fork` the child shares converted memory with its parent instead of having a copy.
+//! - `mlock`, `madvise` (`MADV_DONTFORK` included) and memory policies of the range are forgotten; it has
+//!   small pages.
+//! - I/O under way when the range is converted may still write to the old pages ([`stop`]).
+//! - A process that a debugger traces cannot be stopped by us: `EBUSY`, and the log says who traces it.
+//!   Memory that was shared before stays so. 32-bit programs are refused.
+
+pub mod error;
+pub mod files;
+
+mod convert;
+mod inject;
+mod plan;
+mod ptrace;
+mod session;
+mod stop;
+mod threads;
+
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use protocol::Errno;
+use protocol::kfd::{Fault, Shared, UserMem};
+
+use self::files::{FileKey, SharedFiles};
+use self::plan::Range;
+use crate::vm_copy;
+
+/// What the launcher knows of the calls that it has received and not answered.
+pub trait ParkedCalls: Send + Sync {
+    /// Whether thread `tid` waits for the answer to a call that will be answered with a value or an error,
+    /// never by letting the kernel execute it.
+    fn is_parked(&self, tid: u32) -> bool;
+
+    /// Makes the call of `tid` end soon with `ERESTARTSYS`, if it can: fires its
+    /// [`Interrupt`](protocol::kfd::Interrupt). The thread has been told to stop, so that the kernel takes
+    /// the number for what it is. May be asked for a thread that is not parked (any more).
+    fn release(&self, tid: u32);
+}
+
+/// The memory of one process, from its attachment to the device until its end.
+///
+/// [`UserMem::share`] of this type is for the device's own threads (shared virtual memory); inside a call of the
+/// program, [`TraceeMem::of_call`] has to be used.
+#[derive(Clone)]
+pub struct TraceeMem {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    pid: u32,
+    pidfd: OwnedFd,
+    /// `/proc/PID/mem`: stays with the memory when the process executes another program.
+    memory: Option<File>,
+    parked: Arc<dyn ParkedCalls>,
+    files: Arc<SharedFiles>,
+    /// Held exclusively while pages are replaced: what is written meanwhile would be lost.
+    swap: RwLock<()>,
+    /// Held while a range is shared: one at a time.
+    running: Mutex<session::Running>,
+    notes: Mutex<Notes>,
+}
+
+/// What is remembered of earlier conversions.
+#[derive(Default)]
+struct Notes {
+    /// Files that the process has mapped, kept open: one of converted memory cannot be opened again.
+    held: HashMap<FileKey, Arc<OwnedFd>>,
+    /// Calls, by thread, whose conversion failed after they had been sent back for a restart.
+    failed: HashMap<u32, (Range, Errno)>,
+    /// Where stack memory was converted: what ends there is stack too.
+    stack_parts: HashSet<u64>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl TraceeMem {
+    /// The memory of process `pid`, which `pidfd` refers to. `files` is common to all processes of a run.
+    #[must_use]
+    pub fn new(pid: u32, pidfd: OwnedFd, parked: Arc<dyn ParkedCalls>, files: Arc<SharedFiles>) -> Self {
+        let memory = File::open(format!("/proc/{pid}/mem")).ok();
+        let inner = Inner {
+            pid,
+            pidfd,
+            memory,
+            parked,
+            files,
+            swap: RwLock::new(()),
+            running: Mutex::default(),
+            notes: Mutex::default(),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// The memory as a call of thread `tid` sees it.
+    #[must_use]
+    pub fn of_call(&self, tid: u32) -> CallMem {
+        CallMem { mem: self.clone(), tid }
+    }
+}
+
+impl UserMem for TraceeMem {
+    fn read(&self, addr: u64, buf: &mut [u8]) -> Result<(), Fault> {
+        let _no_swap = self.inner.swap.read().unwrap_or_else(PoisonError::into_inner);
+        self.inner.read(addr, buf)
+    }
+
+    fn write(&self, addr: u64, buf: &[u8]) -> Result<(), Fault> {
+        let _no_swap = self.inner.swap.read().unwrap_or_else(PoisonError::into_inner);
+        self.inner.write(addr, buf)
+    }
+
+    fn share(&self, addr: u64, len: u64, writable: bool) -> Result<Vec<Shared>, Errno> {
+        session::share(&self.inner, None, Range { addr, len, writable })
+    }
+}
+
+/// The memory of a process as a call of one of its threads sees it.
+#[derive(Clone)]
+pub struct CallMem {
+    mem: TraceeMem,
+    tid: u32,
+}
+
+impl UserMem for CallMem {
+    fn read(&self, addr: u64, buf: &mut [u8]) -> Result<(), Fault> {
+        self.mem.read(addr, buf)
+    }
+
+    fn write(&self, addr: u64, buf: &[u8]) -> Result<(), Fault> {
+        self.mem.write(addr, buf)
+    }
+
+    /// `ERESTARTSYS` where the calling thread itself is needed: see the [module](self).
+    fn share(&self, addr: u64, len: u64, writable: bool) -> Result<Vec<Shared>, Errno> {
+        session::share(&self.mem.inner, Some(self.tid), Range { addr, len, writable })
+    }
+}
+
+/// Without regard to `swap`, for the thread that holds it.
+impl UserMem for Inner {
+    fn read(&self, addr: u64, buf: &mut [u8]) -> Result<(), Fault> {
+        self.check_lives(addr, buf.len())?;
+        vm_copy::read(self.pid, addr, buf)
+    }
+
+    fn write(&self, addr: u64, buf: &[u8]) -> Result<(), Fault> {
+        self.check_lives(addr, buf.len())?;
+        vm_copy::write(self.pid, addr, buf)
+    }
+
+    fn share(&self, _addr: u64, _len: u64, _writable: bool) -> Result<Vec<Shared>, Errno> {
+        Err(Errno::EOPNOTSUPP)
+    }
+}
+
+impl Inner {
+    /// The number of a process that ended may be another one's by now.
+    fn check_lives(&self, addr: u64, len: usize) -> Result<(), Fault> {
+        // SAFETY: signal 0 is only checked for permission, nothing is sent; the descriptor is open.
+        let result = unsafe {
+            libc::syscall(libc::SYS_pidfd_send_signal, self.pidfd.as_raw_fd(), 0, std::ptr::null::<u8>(), 0)
+        };
+        let ended = result != 0 && ptrace::last_errno() == Errno::ESRCH;
+        if ended { Err(Fault { addr, len: u64::try_from(len).unwrap_or(u64::MAX) }) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,124 @@
+//! What stands behind a range of a process: what is shared already, and what has to be converted.
+
+use std::collections::HashSet;
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use protocol::Errno;
+use protocol::kfd::{Shared, SharedBacking, UserMem};
+
+use super::convert::Piece;
+use super::error::ConvertError;
+use super::files::FileKey;
+use super::{Inner, lock};
+use crate::proc_maps::{self, Region};
+
+/// What is to be shared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// First byte.
+    pub addr: u64,
+    /// Bytes.
+    pub len: u64,
+    /// Whether the device may write.
+    pub writable: bool,
+}
+
+/// The memory map of a process as far as it concerns a range.
+pub struct Plan {
+    /// Pieces that have to be converted.
+    pub private: Vec<Piece>,
+    /// Pieces that are shared files, with the file.
+    shared: Vec<(Region, Arc<OwnedFd>)>,
+    /// Every file that the process has mapped shared.
+    mapped: HashSet<FileKey>,
+    vdso: Option<Region>,
+}
+
+impl Plan {
+    /// Looks at the process as it is now.
+    ///
+    /// # Errors
+    /// The range has a hole, or memory that cannot be shared.
+    pub fn make(inner: &Inner, range: Range) -> Result<Self, ConvertError> {
+        let Range { addr, len, writable } = range;
+        let failed = |errno| ConvertError::Range { addr, errno };
+        let regions = memory_map(inner.pid).map_err(failed)?;
+        let mut plan = Self {
+            private: Vec::new(),
+            shared: Vec::new(),
+            mapped: regions.iter().filter(|region| region.shared).map(FileKey::of_region).collect(),
+            vdso: regions.iter().find(|region| region.name == b"[vdso]").cloned(),
+        };
+        for part in proc_maps::cover(&regions, addr, len, writable).map_err(failed)? {
+            let whole = regions.iter().find(|whole| whole.end >= part.end).ok_or(failed(Errno::EFAULT))?;
+            plan.add(inner, part, whole, writable)?;
+        }
+        Ok(plan)
+    }
+
+    /// Adds `part` of the mapping `whole`.
+    fn add(
+        &mut self,
+        inner: &Inner,
+        part: Region,
+        whole: &Region,
+        writable: bool,
+    ) -> Result<(), ConvertError> {
+        let failed = |errno| ConvertError::Range { addr: part.start, errno };
+        if part.shared {
+            let file = inner.files.find(inner.pid, whole, writable).map_err(failed)?;
+            self.shared.push((part, file));
+        } else if part.is_hugetlb() {
+            log::warn!("process {}: private huge pages at {:#x} cannot be shared", inner.pid, part.start);
+            return Err(failed(Errno::EOPNOTSUPP));
+        } else {
+            let is_stack = whole.is_stack() || lock(&inner.notes).stack_parts.contains(&whole.end);
+            let end_of_stack = is_stack && part.start == whole.start;
+            self.private.push(Piece { region: part, is_stack, end_of_stack });
+        }
+        Ok(())
+    }
+
+    /// The answer, when nothing is private any more. Files that are mapped no more are let go.
+    pub fn hand_out(self, inner: &Inner) -> Vec<Shared> {
+        let mut notes = lock(&inner.notes);
+        notes.held.retain(|key, _| self.mapped.contains(key));
+        let mut pieces = Vec::with_capacity(self.shared.len());
+        for (region, file) in self.shared {
+            notes.held.insert(FileKey::of_region(&region), Arc::clone(&file));
+            let backing = SharedBacking::Descriptor { fd: file, offset: region.offset };
+            pieces.push(Shared { addr: region.start, len: region.len(), backing });
+        }
+        pieces
+    }
+
+    /// Address of a `syscall` instruction in the program's vdso.
+    ///
+    /// # Errors
+    /// There is none (`vdso=0` on the kernel's command line).
+    pub fn find_syscall(&self, inner: &Inner) -> Result<u64, ConvertError> {
+        const SYSCALL: [u8; 2] = [0x0f, 0x05];
+        const VDSO_MAX: u64 = 64 << 10;
+        let find = || {
+            let vdso = self.vdso.as_ref()?;
+            let mut code = vec![0; usize::try_from(vdso.len().min(VDSO_MAX)).ok()?];
+            inner.read(vdso.start, &mut code).ok()?;
+            let at = code.windows(SYSCALL.len()).position(|bytes| bytes == SYSCALL)?;
+            vdso.start.checked_add(u64::try_from(at).ok()?)
+        };
+        find().ok_or(ConvertError::Own {
+            what: "looking for a syscall instruction in the vdso",
+            errno: Errno::ENOENT,
+        })
+    }
+}
+
+fn memory_map(pid: u32) -> Result<Vec<Region>, Errno> {
+    let text = fs::read(format!("/proc/{pid}/maps")).map_err(|_| Errno::ESRCH)?;
+    proc_maps::parse(&text).map_err(|error| {
+        log::error!("process {pid}: {error}");
+        Errno::EIO
+    })
+}
