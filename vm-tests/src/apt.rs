@@ -1,0 +1,162 @@
+//! Debian's archive, by the machine's own apt configuration: which mirror, which versions, and downloads.
+
+use std::{fs, path::Path, process::Command, time::Duration};
+
+use crate::{Cache, Error, Result, command};
+
+/// For what only reads local lists.
+const SHORT: Duration = Duration::from_secs(60);
+/// For what uses the network.
+const NETWORK: Duration = Duration::from_secs(600);
+/// How long downloaded package lists count as fresh.
+const LISTS_AGE: Duration = Duration::from_secs(24 * 3600);
+/// Where Debian keeps the keys of its archive, old and new releases alike.
+const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+
+/// A package of the machine's own release: its name and the version that apt would install.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Package {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+}
+
+/// The mirror that the machine's apt uses for Debian itself.
+///
+/// # Errors
+/// If apt has no list of Debian's archive (`apt-get update` was never run, or this is not Debian).
+pub fn mirror() -> Result<String> {
+    let targets = command::succeed(
+        Command::new("apt-get").args([
+            "indextargets",
+            "--format",
+            "$(ORIGIN)|$(LABEL)|$(REPO_URI)",
+            "Created-By: Packages",
+        ]),
+        SHORT,
+    )?;
+    let mirror = targets.lines().find_map(|line| line.strip_prefix("Debian|Debian|"));
+    let missing = "apt knows no mirror of Debian's archive; run `apt-get update` on a Debian system";
+    mirror.map(|uri| uri.trim_end_matches('/').to_owned()).ok_or_else(|| Error::Package(missing.to_owned()))
+}
+
+/// The newest package of the machine's release whose name matches `pattern` (a regular expression of apt's).
+///
+/// "Newest" is by the numbers in the name, as kernels carry their version there.
+///
+/// # Errors
+/// If no package matches.
+pub fn newest(pattern: &str) -> Result<Package> {
+    let found = command::succeed(Command::new("apt-cache").args(["--names-only", "search", pattern]), SHORT)?;
+    let names = found.lines().filter_map(|line| line.split_once(" - ")).map(|(name, _)| name);
+    let name = names.max_by_key(|name| numbers(name));
+    let name = name
+        .ok_or_else(|| Error::Package(format!("No package is named like {pattern}; run `apt-get update`")))?;
+    let record =
+        command::succeed(Command::new("apt-cache").args(["show", "--no-all-versions", name]), SHORT)?;
+    let version = record.lines().find_map(|line| line.strip_prefix("Version: "));
+    let version = version.ok_or_else(|| Error::Package(format!("The package {name} has no version")))?;
+    Ok(Package { name: name.to_owned(), version: version.to_owned() })
+}
+
+/// Downloads a package of the machine's release into a directory and unpacks it there, without installing it.
+///
+/// # Errors
+/// If apt or dpkg fails.
+pub fn unpack(package: &Package, dir: &Path) -> Result<()> {
+    let wanted = format!("{}={}", package.name, package.version);
+    let mut download = Command::new("apt-get");
+    // Root's cache is closed to apt's own user; apt would warn and do without it all the same.
+    download.args(["-qq", "-o", "APT::Sandbox::User=root", "download", &wanted]).current_dir(dir);
+    command::succeed(&mut download, NETWORK)?;
+    let files = fs::read_dir(dir).map_err(Error::file("list", dir))?;
+    let archives = files
+        .filter_map(|file| Some(file.ok()?.path()))
+        .filter(|path| path.extension() == Some("deb".as_ref()));
+    for archive in archives.collect::<Vec<_>>() {
+        command::succeed(Command::new("dpkg-deb").arg("--extract").arg(&archive).arg(dir), NETWORK)?;
+        fs::remove_file(&archive).map_err(Error::file("remove", &archive))?;
+    }
+    Ok(())
+}
+
+/// What installing `packages` of another release of Debian would install: one `NAME VERSION` a line, sorted.
+///
+/// The release's package lists are kept in the cache, apart from the machine's own.
+///
+/// # Errors
+/// If the mirror has no such release, or a package does not exist in it.
+pub fn closure(cache: &Cache, suite: &str, packages: &[&str]) -> Result<String> {
+    let mirror = mirror()?;
+    let lists = cache.refreshed(&format!("lists-{suite}"), LISTS_AGE, |dir| {
+        for sub in ["state/lists/partial", "cache/archives/partial"] {
+            let path = dir.join(sub);
+            fs::create_dir_all(&path).map_err(Error::file("make the directory", path))?;
+        }
+        let source = format!("deb [signed-by={KEYRING}] {mirror} {suite} main\n");
+        for (name, text) in [("sources.list", source.as_str()), ("status", "")] {
+            let path = dir.join(name);
+            fs::write(&path, text).map_err(Error::file("write", path))?;
+        }
+        command::succeed(apart(dir).args(["-qq", "update"]), NETWORK).map(drop)
+    })?;
+    let mut simulate = apart(&lists);
+    simulate.args(["-qq", "--simulate", "--no-install-recommends", "install"]).args(packages);
+    let plan = command::succeed(&mut simulate, SHORT)?;
+    let mut lines: Vec<_> = plan.lines().filter_map(planned).collect();
+    lines.sort_unstable();
+    if lines.is_empty() {
+        return Err(Error::Package(format!("apt plans to install nothing of {packages:?} from {suite}")));
+    }
+    Ok(lines.join("\n"))
+}
+
+/// An apt that knows nothing of the machine's packages and sources, only of its network configuration.
+fn apart(dir: &Path) -> Command {
+    let mut apt = Command::new("apt-get");
+    for (option, value) in [
+        ("Dir::State", "state"),
+        ("Dir::State::status", "status"),
+        ("Dir::Cache", "cache"),
+        ("Dir::Etc::sourcelist", "sources.list"),
+        ("Dir::Etc::sourceparts", "none"),
+        ("Dir::Etc::preferencesparts", "none"),
+    ] {
+        apt.arg("-o").arg(format!("{option}={}", dir.join(value).display()));
+    }
+    apt.args(["-o", "APT::Sandbox::User=root", "-o", "APT::Architecture=amd64"]);
+    apt
+}
+
+/// `Inst NAME (VERSION ORIGIN [ARCH])` of apt's simulation, as `NAME VERSION`.
+fn planned(line: &str) -> Option<String> {
+    let (name, rest) = line.strip_prefix("Inst ")?.split_once(" (")?;
+    let (version, _) = rest.split_once(' ')?;
+    Some(format!("{name} {version}"))
+}
+
+/// The numbers in a name, for comparing versions.
+fn numbers(name: &str) -> Vec<u64> {
+    name.split(|character: char| !character.is_ascii_digit())
+        .filter_map(|digits| digits.parse().ok())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_planned_package_is_read_with_its_version() {
+        let line = "Inst clinfo (3.0.23.01.25-1+b1 Debian:13.7/stable [amd64])";
+        assert_eq!(planned(line).as_deref(), Some("clinfo 3.0.23.01.25-1+b1"));
+        assert_eq!(planned("Conf clinfo (3.0.23.01.25-1+b1 Debian:13.7/stable [amd64])"), None);
+        assert_eq!(planned("Inst clinfo"), None);
+    }
+
+    #[test]
+    fn kernels_are_compared_by_number_and_not_by_letter() {
+        assert!(numbers("linux-image-6.12.117+deb12-amd64") > numbers("linux-image-6.12.95+deb12-amd64"));
+    }
+}

@@ -1,0 +1,132 @@
+//! Builds what runs inside guests and roots.
+
+use std::{
+    collections::BTreeSet,
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use crate::{Error, Result, command};
+
+/// Guests run x86-64 programs of the GNU libc, linked statically.
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+/// A cold build of a static program on two cores takes well under a minute; a loaded machine takes longer.
+const BUILD: Duration = Duration::from_secs(900);
+/// For compiling one C file, or listing libraries.
+const SHORT: Duration = Duration::from_secs(120);
+
+/// The directory of this crate.
+pub fn crate_dir() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The directory that cargo builds into, and its neighbours that we use.
+fn target_dir() -> PathBuf {
+    let set = env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    set.unwrap_or_else(|| crate_dir().parent().unwrap_or(crate_dir()).join("target"))
+}
+
+/// Builds a binary of this crate (`src/bin/NAME`) as a static program, without the harness, and returns its path.
+///
+/// It runs in a guest with no library at all, and under any root.
+///
+/// # Errors
+/// If cargo fails; the error holds the compiler's messages.
+pub fn static_bin(name: &str) -> Result<PathBuf> {
+    // Beside the main build and not in it: cargo holds a lock on a target directory while it runs.
+    let target_dir = target_dir().join("static");
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["build", "--quiet", "--release", "--no-default-features", "--target", TARGET, "--bin", name]);
+    cargo.arg("--manifest-path").arg(crate_dir().join("Cargo.toml")).arg("--target-dir").arg(&target_dir);
+    cargo.env("RUSTFLAGS", "-C target-feature=+crt-static").env_remove("CARGO_ENCODED_RUSTFLAGS");
+    command::succeed(&mut cargo, BUILD)?;
+    Ok(target_dir.join(TARGET).join("release").join(name))
+}
+
+/// Compiles a C file of `vm-tests/c` and returns the program's path.
+///
+/// `flags` go to the compiler after the file, so libraries (`-lhsakmt`) and `-static` may stand in them.
+///
+/// # Errors
+/// If the compiler fails; the error holds its messages. Warnings are errors.
+pub fn compile_c(file: &str, flags: &[&str]) -> Result<PathBuf> {
+    let source = crate_dir().join("c").join(file);
+    let dir = target_dir().join("c");
+    fs::create_dir_all(&dir).map_err(Error::file("make the directory", &dir))?;
+    // Under a name of its own, then renamed: several tests may want one program, and one may be running it.
+    let unfinished =
+        tempfile::Builder::new().prefix(file).tempfile_in(&dir).map_err(Error::file("write to", &dir))?;
+    let mut cc = Command::new(env::var_os("CC").unwrap_or_else(|| "cc".into()));
+    cc.args(["-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"]);
+    cc.arg(unfinished.path()).arg(&source).args(flags);
+    command::succeed(&mut cc, SHORT)?;
+    let program = dir.join(program_name(file, flags));
+    // The linker has replaced the file by an executable of the same name.
+    unfinished.persist(&program).map_err(|error| Error::file("rename", &program)(error.error))?;
+    Ok(program)
+}
+
+/// One file compiled with other flags is another program.
+fn program_name(file: &str, flags: &[&str]) -> String {
+    let plain = |text: &str| {
+        text.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect::<String>()
+    };
+    let stem = file.trim_end_matches(".c");
+    flags.iter().fold(plain(stem), |name, flag| name + &plain(flag))
+}
+
+/// The shared libraries that a program of the host needs, the loader among them. Empty for a static program.
+///
+/// # Errors
+/// If `ldd` does not understand the program, or a library is not found.
+pub fn libraries(program: &Path) -> Result<BTreeSet<PathBuf>> {
+    let finished = command::finish(Command::new("ldd").arg(program).env("LC_ALL", "C"), SHORT)?;
+    let text = String::from_utf8_lossy(&finished.stdout).into_owned();
+    let messages = String::from_utf8_lossy(&finished.stderr);
+    if text.contains("statically linked") || messages.contains("not a dynamic executable") {
+        return Ok(BTreeSet::new());
+    }
+    if !finished.status.success() || text.contains("not found") {
+        let command = format!("ldd {}", program.display());
+        return Err(Error::Command { command, status: finished.status, output: text + &messages });
+    }
+    Ok(text.lines().filter_map(library).collect())
+}
+
+/// `NAME => PATH (ADDRESS)` or `PATH (ADDRESS)`; the vDSO has no path.
+fn library(line: &str) -> Option<PathBuf> {
+    let (_, path) = line.split_once(" => ").unwrap_or(("", line));
+    let path = path.split_whitespace().next()?;
+    path.starts_with('/').then(|| PathBuf::from(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_ldd_give_paths() {
+        let path = |line| library(line).map(|path| path.to_string_lossy().into_owned());
+        assert_eq!(
+            path("\tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f)").unwrap(),
+            "/lib/x86_64-linux-gnu/libc.so.6"
+        );
+        assert_eq!(path("\t/lib64/ld-linux-x86-64.so.2 (0x00007f)").unwrap(), "/lib64/ld-linux-x86-64.so.2");
+        assert_eq!(path("\tlinux-vdso.so.1 (0x00007ffd)"), None);
+    }
+
+    #[test]
+    fn a_dynamic_program_needs_its_loader_and_libc() {
+        let libraries = libraries(Path::new("/bin/sh")).unwrap();
+        let named = |name: &str| libraries.iter().any(|path| path.to_string_lossy().contains(name));
+        assert!(named("libc.so.6") && named("ld-linux"), "{libraries:?}");
+    }
+
+    #[test]
+    fn a_c_error_is_shown_and_leaves_no_file() {
+        let error = compile_c("no-such-file.c", &[]).unwrap_err();
+        assert!(error.to_string().contains("no-such-file.c"), "{error}");
+    }
+}

@@ -1,0 +1,179 @@
+//! Guests with Debian's stock kernel: what the harness promises, and the real KFD as a witness.
+//!
+//! One test function boots one guest and asks it many things: a boot takes seconds under TCG.
+
+use std::{
+    fs,
+    path::Path,
+    process::Command,
+    sync::Mutex,
+    time::{Duration, Instant},
+};
+
+use vm_tests::{Config, Error, NOBODY, Result, Run, Vm, command, programs, wire::End};
+
+/// Guests run one at a time: two cores are not enough for two of them.
+static ONE_GUEST: Mutex<()> = Mutex::new(());
+
+fn alone() -> std::sync::MutexGuard<'static, ()> {
+    ONE_GUEST.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+#[test]
+fn a_stock_kernel_with_amdgpu_has_a_kfd_without_a_gpu() -> Result<()> {
+    let _alone = alone();
+    let version = programs::compile_c("kfd_version.c", &["-static"])?;
+    let mut vm = Vm::boot(&Config::stock()?.module("amdgpu").program(&version))?;
+
+    // rocminfo 6.1.2 asks for exactly this word before it opens /dev/kfd.
+    assert_eq!(vm.get_text("/sys/module/amdgpu/initstate")?, "live");
+    // KFD_IOCTL_MAJOR_VERSION and KFD_IOCTL_MINOR_VERSION in Linux 6.12's include/uapi/linux/kfd_ioctl.h.
+    assert_eq!(vm.exec(["kfd_version-static"])?.success()?, "1.17\n");
+
+    let nodes = "/sys/class/kfd/kfd/topology/nodes";
+    let properties = vm.get_text(&format!("{nodes}/0/properties"))?;
+    let value = |key: &str| {
+        let line = properties.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("no {key} in {properties}")).to_owned()
+    };
+    assert_eq!(value("cpu_cores_count"), "2");
+    assert_eq!(value("simd_count"), "0");
+    assert!(vm.get(&format!("{nodes}/1/properties")).is_err(), "there is a second node");
+    vm.power_off()
+}
+
+#[test]
+fn programs_in_a_guest_are_run_as_asked() -> Result<()> {
+    let _alone = alone();
+    let config = ["/bin/sh", "/bin/cat", "/bin/sleep", "/usr/bin/id", "/usr/bin/env"]
+        .iter()
+        .fold(Config::stock()?, |config, program| config.program(Path::new(program)));
+    let mut vm = Vm::boot(&config)?;
+    let text = |vm: &mut Vm, run: Run| vm.run(&run)?.success();
+    let sh = |script: &str| Run::new(["sh", "-c", script]);
+
+    assert_eq!(text(&mut vm, Run::new(["cat"]).input("some input"))?, "some input");
+    assert_eq!(text(&mut vm, sh("echo $NAME").env("NAME", "value"))?, "value\n");
+    assert_eq!(text(&mut vm, Run::new(["id", "-u"]).uid(NOBODY))?, format!("{NOBODY}\n"));
+
+    let output = vm.run(&sh("echo out; echo err >&2; exit 7"))?;
+    assert_eq!(
+        (output.end, output.stdout.as_str(), output.stderr.as_str()),
+        (End::Status(7), "out\n", "err\n")
+    );
+    // 11 is SIGSEGV.
+    assert_eq!(vm.run(&sh("kill -SEGV $$"))?.end, End::Signal(11));
+
+    let start = Instant::now();
+    let output = vm.run(&sh("echo before; sleep 600").timeout(Duration::from_secs(1)))?;
+    assert_eq!((output.end, output.stdout.as_str()), (End::TimedOut, "before\n"));
+    // A program that is left behind with our pipe in its hands does not hold the answer up.
+    assert_eq!(text(&mut vm, sh("sleep 600 & echo started"))?, "started\n");
+    assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
+
+    let error = vm.exec(["no-such-program"]).unwrap_err();
+    assert!(matches!(&error, Error::Agent(message) if message.contains("no-such-program")), "{error}");
+    // After an error the guest still answers; files go both ways unchanged, whatever is in them.
+    let bytes: Vec<u8> = (0..=255_u8).cycle().take(3 << 20).collect();
+    vm.put("/tmp/deep/file", 0o640, &bytes)?;
+    assert!(vm.get("/tmp/deep/file")? == bytes, "3 MiB came back changed");
+    vm.power_off()
+}
+
+#[test]
+fn a_guest_that_does_not_come_up_fails_promptly_and_leaves_nothing() -> Result<()> {
+    let _alone = alone();
+    // The kernel looks for the first process under this name only, and panics without it.
+    let mut config = Config::stock()?;
+    config.kernel_arguments = "loglevel=4 rdinit=/no-such-init init=/no-such-init".to_owned();
+    let start = Instant::now();
+
+    let error = Vm::boot(&config).unwrap_err().to_string();
+
+    assert!(error.contains("QEMU ended with") && error.contains("Kernel panic"), "{error}");
+    assert!(start.elapsed() < config.boot_timeout / 2, "{:?}", start.elapsed());
+    assert_no_child_is_left();
+    Ok(())
+}
+
+#[test]
+fn a_guest_that_hangs_is_given_up_at_the_deadline() -> Result<()> {
+    let _alone = alone();
+    let mut config = Config::stock()?;
+    // -S: the virtual CPUs never start.
+    config.qemu_arguments.push("-S".to_owned());
+    config.boot_timeout = Duration::from_secs(2);
+
+    let error = Vm::boot(&config).unwrap_err().to_string();
+
+    assert!(error.contains("did not boot within 2s"), "{error}");
+    assert_no_child_is_left();
+    Ok(())
+}
+
+#[test]
+fn what_qemu_complains_about_is_in_the_error() -> Result<()> {
+    let _alone = alone();
+    let mut config = Config::stock()?;
+    config.qemu_arguments.extend(["-device".to_owned(), "no-such-device".to_owned()]);
+
+    let error = Vm::boot(&config).unwrap_err().to_string();
+
+    assert!(error.contains("exit status: 1") && error.contains("no-such-device"), "{error}");
+    Ok(())
+}
+
+#[test]
+fn a_guest_ends_with_the_process_that_booted_it() -> Result<()> {
+    const ROLE: &str = "KFDVIRT_TEST_BOOTS_AND_DIES";
+    let mut config = Config::stock()?;
+    config.qemu_arguments.push("-S".to_owned());
+    if std::env::var_os(ROLE).is_some() {
+        // This is the process below: it is killed while it waits for a guest that never starts.
+        config.boot_timeout = Duration::from_secs(100);
+        return Vm::boot(&config).map(drop);
+    }
+    let _alone = alone();
+    let this =
+        std::env::current_exe().map_err(|source| Error::System { what: "find this program", source })?;
+    let mut again = Command::new(this);
+    again.args(["--exact", "a_guest_ends_with_the_process_that_booted_it"]).env(ROLE, "1");
+    let pids_before = qemu_pids();
+
+    // The time is enough to start QEMU; `finish` kills the process with SIGKILL, so that no destructor runs.
+    let finished = command::finish(&mut again, Duration::from_secs(10));
+
+    assert!(matches!(finished, Err(Error::CommandTimeout { .. })), "{finished:?}");
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while qemu_pids() != pids_before {
+        assert!(
+            Instant::now() < deadline,
+            "QEMU outlives its parent: {:?}, before {pids_before:?}",
+            qemu_pids()
+        );
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
+}
+
+/// The stopped QEMUs of this machine (by -S), so that other users' guests do not count.
+fn qemu_pids() -> Vec<String> {
+    let processes = fs::read_dir("/proc").unwrap().filter_map(|entry| Some(entry.ok()?.path()));
+    let stopped = processes.filter(|process| {
+        let line = fs::read(process.join("cmdline")).unwrap_or_default();
+        let mut words = line.split(|byte| *byte == 0);
+        words.next().is_some_and(|program| program.ends_with(b"qemu-system-x86_64"))
+            && words.any(|word| word == b"-S")
+    });
+    let mut pids: Vec<_> = stopped.map(|process| process.display().to_string()).collect();
+    pids.sort();
+    pids
+}
+
+fn assert_no_child_is_left() {
+    let tasks =
+        fs::read_dir("/proc/self/task").unwrap().filter_map(|task| Some(task.ok()?.path().join("children")));
+    let children: Vec<_> =
+        tasks.filter_map(|file| fs::read_to_string(file).ok()).filter(|text| !text.is_empty()).collect();
+    assert!(children.is_empty(), "children are left: {children:?}");
+}
