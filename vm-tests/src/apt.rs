@@ -2,14 +2,14 @@
 
 use std::{fs, path::Path, process::Command, time::Duration};
 
-use crate::{Cache, Error, Result, command};
+use crate::{Cache, Error, Result, cache::digest, command};
 
-/// For what only reads local lists.
-const SHORT: Duration = Duration::from_secs(60);
+/// For what only reads local lists: seconds of computing, and more on a loaded machine.
+const LOCAL: Duration = Duration::from_secs(300);
 /// For what uses the network.
 const NETWORK: Duration = Duration::from_secs(600);
-/// How long downloaded package lists count as fresh.
-const LISTS_AGE: Duration = Duration::from_secs(24 * 3600);
+/// How long an answer about versions counts as fresh.
+const ANSWER_AGE: Duration = Duration::from_secs(24 * 3600);
 /// Where Debian keeps the keys of its archive, old and new releases alike.
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
@@ -34,7 +34,7 @@ pub fn mirror() -> Result<String> {
             "$(ORIGIN)|$(LABEL)|$(REPO_URI)",
             "Created-By: Packages",
         ]),
-        SHORT,
+        LOCAL,
     )?;
     let mirror = targets.lines().find_map(|line| line.strip_prefix("Debian|Debian|"));
     let missing = "apt knows no mirror of Debian's archive; run `apt-get update` on a Debian system";
@@ -43,21 +43,26 @@ pub fn mirror() -> Result<String> {
 
 /// The newest package of the machine's release whose name matches `pattern` (a regular expression of apt's).
 ///
-/// "Newest" is by the numbers in the name, as kernels carry their version there.
+/// "Newest" is by the numbers in the name, as kernels carry their version there. The answer is kept for a day.
 ///
 /// # Errors
 /// If no package matches.
-pub fn newest(pattern: &str) -> Result<Package> {
-    let found = command::succeed(Command::new("apt-cache").args(["--names-only", "search", pattern]), SHORT)?;
+pub fn newest(cache: &Cache, pattern: &str) -> Result<Package> {
+    let answer = remembered(cache, &format!("newest {pattern}"), |_| find_newest(pattern))?;
+    let (name, version) = answer.trim().split_once(' ').unwrap_or((answer.trim(), ""));
+    Ok(Package { name: name.to_owned(), version: version.to_owned() })
+}
+
+fn find_newest(pattern: &str) -> Result<String> {
+    let found = command::succeed(Command::new("apt-cache").args(["--names-only", "search", pattern]), LOCAL)?;
     let names = found.lines().filter_map(|line| line.split_once(" - ")).map(|(name, _)| name);
-    let name = names.max_by_key(|name| numbers(name));
-    let name = name
-        .ok_or_else(|| Error::Package(format!("No package is named like {pattern}; run `apt-get update`")))?;
+    let none = || Error::Package(format!("No package is named like {pattern}; run `apt-get update`"));
+    let name = names.max_by_key(|name| numbers(name)).ok_or_else(none)?;
     let record =
-        command::succeed(Command::new("apt-cache").args(["show", "--no-all-versions", name]), SHORT)?;
+        command::succeed(Command::new("apt-cache").args(["show", "--no-all-versions", name]), LOCAL)?;
     let version = record.lines().find_map(|line| line.strip_prefix("Version: "));
     let version = version.ok_or_else(|| Error::Package(format!("The package {name} has no version")))?;
-    Ok(Package { name: name.to_owned(), version: version.to_owned() })
+    Ok(format!("{name} {version}"))
 }
 
 /// Downloads a package of the machine's release into a directory and unpacks it there, without installing it.
@@ -83,33 +88,52 @@ pub fn unpack(package: &Package, dir: &Path) -> Result<()> {
 
 /// What installing `packages` of another release of Debian would install: one `NAME VERSION` a line, sorted.
 ///
-/// The release's package lists are kept in the cache, apart from the machine's own.
+/// The release's package lists are kept apart from the machine's own. The answer is kept for a day.
 ///
 /// # Errors
 /// If the mirror has no such release, or a package does not exist in it.
 pub fn closure(cache: &Cache, suite: &str, packages: &[&str]) -> Result<String> {
-    let mirror = mirror()?;
-    let lists = cache.refreshed(&format!("lists-{suite}"), LISTS_AGE, |dir| {
-        for sub in ["state/lists/partial", "cache/archives/partial"] {
-            let path = dir.join(sub);
-            fs::create_dir_all(&path).map_err(Error::file("make the directory", path))?;
-        }
-        let source = format!("deb [signed-by={KEYRING}] {mirror} {suite} main\n");
-        for (name, text) in [("sources.list", source.as_str()), ("status", "")] {
-            let path = dir.join(name);
-            fs::write(&path, text).map_err(Error::file("write", path))?;
-        }
-        command::succeed(apart(dir).args(["-qq", "update"]), NETWORK).map(drop)
-    })?;
-    let mut simulate = apart(&lists);
+    let question = format!("closure {suite} {}", packages.join(" "));
+    remembered(cache, &question, |dir| {
+        let lists = dir.join("lists");
+        let plan = simulate(&lists, suite, packages);
+        // They are large, and the answer is all that is needed of them.
+        fs::remove_dir_all(&lists).map_err(Error::file("remove", &lists))?;
+        plan
+    })
+}
+
+fn simulate(dir: &Path, suite: &str, packages: &[&str]) -> Result<String> {
+    for sub in ["state/lists/partial", "cache/archives/partial", "none"] {
+        let path = dir.join(sub);
+        fs::create_dir_all(&path).map_err(Error::file("make the directory", path))?;
+    }
+    let source = format!("deb [signed-by={KEYRING} target=Packages] {} {suite} main\n", mirror()?);
+    for (name, text) in [("sources.list", source.as_str()), ("status", "")] {
+        let path = dir.join(name);
+        fs::write(&path, text).map_err(Error::file("write", path))?;
+    }
+    command::succeed(apart(dir).args(["-qq", "update"]), NETWORK)?;
+    let mut simulate = apart(dir);
     simulate.args(["-qq", "--simulate", "--no-install-recommends", "install"]).args(packages);
-    let plan = command::succeed(&mut simulate, SHORT)?;
+    let plan = command::succeed(&mut simulate, LOCAL)?;
     let mut lines: Vec<_> = plan.lines().filter_map(planned).collect();
     lines.sort_unstable();
     if lines.is_empty() {
         return Err(Error::Package(format!("apt plans to install nothing of {packages:?} from {suite}")));
     }
     Ok(lines.join("\n"))
+}
+
+/// apt's answer to a question about versions. Asking costs seconds of computing, so an answer is kept for a day.
+fn remembered(cache: &Cache, question: &str, ask: impl FnOnce(&Path) -> Result<String>) -> Result<String> {
+    let name = format!("versions-{}", digest(question));
+    let dir = cache.refreshed(&name, ANSWER_AGE, |dir| {
+        let file = dir.join("answer");
+        fs::write(&file, ask(dir)?).map_err(Error::file("write", &file))
+    })?;
+    let file = dir.join("answer");
+    fs::read_to_string(&file).map_err(Error::file("read", file))
 }
 
 /// An apt that knows nothing of the machine's packages and sources, only of its network configuration.

@@ -62,9 +62,7 @@ impl Cache {
         recipe: &str,
         build: impl FnOnce(&Path) -> Result<()>,
     ) -> Result<PathBuf> {
-        let mut hasher = DefaultHasher::new();
-        recipe.hash(&mut hasher);
-        let key = format!("{name}-{:016x}", hasher.finish());
+        let key = format!("{name}-{}", digest(recipe));
         let _lock = self.lock(&key)?;
         let (entry, unfinished) = (self.dir.join(&key), self.dir.join(format!("{key}.unfinished")));
         if is_made_by(&entry, recipe)? {
@@ -120,6 +118,13 @@ impl Cache {
             .map_err(|error| Error::file("lock", &path)(error.into()))?;
         Ok(file)
     }
+}
+
+/// A short name for a long text.
+pub(crate) fn digest(text: &str) -> String {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
 }
 
 /// Whether the entry exists. Two recipes with one hash would be a wrong entry, so the recipe is compared too.

@@ -29,7 +29,7 @@ impl Kernel {
     }
 
     fn stock_in(cache: &Cache) -> Result<Self> {
-        let package = apt::newest(r"^linux-image-6\.12\.[0-9]+[+]deb[0-9]+-amd64$")?;
+        let package = apt::newest(cache, r"^linux-image-6\.12\.[0-9]+[+]deb[0-9]+-amd64$")?;
         let release = package.name.trim_start_matches("linux-image-").to_owned();
         let recipe = format!("kernel 1\n{} {}\n", package.name, package.version);
         let dir = cache.entry("kernel", &recipe, |dir| {
