@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeSet,
     env, fs,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::Command,
     time::Duration,
@@ -60,10 +61,12 @@ pub fn compile_c(file: &str, flags: &[&str]) -> Result<PathBuf> {
         tempfile::Builder::new().prefix(file).tempfile_in(&dir).map_err(Error::file("write to", &dir))?;
     let mut cc = Command::new(env::var_os("CC").unwrap_or_else(|| "cc".into()));
     cc.args(["-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"]);
-    cc.arg(unfinished.path()).arg(&source).args(flags);
+    cc.arg(unfinished.path()).arg("-I").arg(crate_dir().join("c/include")).arg(&source).args(flags);
     command::succeed(&mut cc, SHORT)?;
     let program = dir.join(program_name(file, flags));
-    // The linker has replaced the file by an executable of the same name.
+    // A temporary file is its owner's alone, and the linker kept that; a program may be run by any user.
+    let permissions = PermissionsExt::from_mode(0o755);
+    fs::set_permissions(unfinished.path(), permissions).map_err(Error::file("change", unfinished.path()))?;
     unfinished.persist(&program).map_err(|error| Error::file("rename", &program)(error.error))?;
     Ok(program)
 }
@@ -71,7 +74,7 @@ pub fn compile_c(file: &str, flags: &[&str]) -> Result<PathBuf> {
 /// One file compiled with other flags is another program.
 fn program_name(file: &str, flags: &[&str]) -> String {
     let plain = |text: &str| {
-        text.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect::<String>()
+        text.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' }).collect::<String>()
     };
     let stem = file.trim_end_matches(".c");
     flags.iter().fold(plain(stem), |name, flag| name + &plain(flag))

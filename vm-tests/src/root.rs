@@ -175,7 +175,9 @@ impl RootCommand {
         bwrap.arg("--ro-bind").arg(&self.root).arg("/");
         bwrap.args(["--dev-bind", "/dev", "/dev", "--perms", "1777", "--tmpfs", "/dev/shm"]);
         bwrap.args(["--proc", "/proc", "--ro-bind", "/sys", "/sys"]);
-        bwrap.args(["--perms", "1777", "--tmpfs", "/tmp", "--tmpfs", "/run", "--chdir", "/"]);
+        bwrap.args([
+            "--perms", "1777", "--tmpfs", "/tmp", "--tmpfs", "/run", "--tmpfs", "/host", "--chdir", "/",
+        ]);
         for host in &self.binds {
             bwrap.arg("--ro-bind").arg(host).arg(Self::host(host));
         }

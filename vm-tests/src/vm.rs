@@ -15,7 +15,9 @@ use crate::{
 };
 
 /// The time for what needs no computation in the guest.
-const SHORT: Duration = Duration::from_secs(60);
+const SHORT: Duration = Duration::from_secs(120);
+/// The time for loading a module: amdgpu has 20 MB to be relocated, by a guest under TCG, on a host that is busy.
+const LOADING: Duration = Duration::from_secs(600);
 /// What the host adds to a program's own timeout: the agent kills the program first, and tells.
 const GRACE: Duration = Duration::from_secs(30);
 /// How long after its channel closed a QEMU may take to end by itself.
@@ -245,7 +247,7 @@ impl Vm {
     pub fn modprobe(&mut self, module: &str) -> Result<()> {
         for file in self.kernel.load_order(module)? {
             let request = Request::LoadModule { path: guest_module(&file), parameters: String::new() };
-            self.ask(&request, b"", SHORT)?;
+            self.ask(&request, b"", LOADING)?;
         }
         Ok(())
     }
