@@ -12,6 +12,7 @@ pub mod engine;
 pub mod kernel;
 pub mod launcher;
 pub mod local_mem;
+pub mod loopback;
 pub mod mem;
 pub mod proc_maps;
 pub mod profile;

@@ -6,7 +6,11 @@ use super::args::{
     AmdgpuInfo, Client, GemClose, GetCap, PrimeHandle, Version,
 };
 use crate::Errno;
-use crate::kfd::ioctl::{Direction, Struct};
+use crate::kfd::flat::Declared;
+use crate::kfd::ioctl::{
+    Beyond, Bound, Direction, FdField, FdPlace, FieldRef, Flow, Length, Op, Ops, Pointer, Reach, Reaches,
+    Stride, Struct,
+};
 use crate::kfd::{request_nr, request_type};
 
 /// Number of the driver's first call (`DRM_COMMAND_BASE`).
@@ -23,10 +27,75 @@ pub struct Decl {
     pub direction: Direction,
     /// The argument struct.
     pub args: Struct,
+    /// What every call touches.
+    pub reach: Reach,
+    /// Operations, where an argument selects one that touches more.
+    pub ops: Option<&'static Ops>,
 }
 
+/// The most that one answer of the driver is long, in bytes: far above every answer that is declared.
+const LONGEST_ANSWER: u64 = 4096;
+
+/// A buffer for an answer that is cut to its length.
+const fn answer(addr: FieldRef, len: FieldRef) -> Pointer {
+    Pointer {
+        addr,
+        length: Length::Array { count: len, per: 1, stride: Stride::Bytes(1) },
+        flow: Flow::Out,
+        bound: Bound { max: LONGEST_ANSWER, beyond: Beyond::Clamped },
+    }
+}
+
+/// `drm_version`: three strings, each cut to the caller's buffer (`drm_copy_field`).
+const VERSION: Reach = Reach {
+    pointers: &[
+        answer(FieldRef::of::<Version>("name"), FieldRef::of::<Version>("name_len")),
+        answer(FieldRef::of::<Version>("date"), FieldRef::of::<Version>("date_len")),
+        answer(FieldRef::of::<Version>("desc"), FieldRef::of::<Version>("desc_len")),
+    ],
+    ..Reach::NONE
+};
+
+/// `amdgpu_info_ioctl`.
+const INFO: Reach = Reach {
+    pointers: &[answer(
+        FieldRef::of::<AmdgpuInfo>("return_pointer"),
+        FieldRef::of::<AmdgpuInfo>("return_size"),
+    )],
+    ..Reach::NONE
+};
+
+const EXPORT: Reach = Reach { fds: &[prime_fd(Flow::Out)], ..Reach::NONE };
+
+const IMPORT: Reach = Reach { fds: &[prime_fd(Flow::In)], ..Reach::NONE };
+
+const fn prime_fd(flow: Flow) -> FdField {
+    FdField { place: FdPlace::Args(FieldRef::of::<PrimeHandle>("fd")), flow }
+}
+
+/// `amdgpu_gem_op_ioctl`: AMDGPU_GEM_OP_GET_GEM_CREATE_INFO writes a `struct drm_amdgpu_gem_create_in`.
+const GEM_OP: Ops = Ops {
+    selector: FieldRef::of::<AmdgpuGemOp>("op"),
+    list: &[Op {
+        value: 0,
+        name: "AMDGPU_GEM_OP_GET_GEM_CREATE_INFO",
+        body: None,
+        reach: Reach {
+            pointers: &[Pointer {
+                addr: FieldRef::of::<AmdgpuGemOp>("value"),
+                length: Length::Fixed(32),
+                flow: Flow::Out,
+                bound: Bound { max: 32, beyond: Beyond::Clamped },
+            }],
+            ..Reach::NONE
+        },
+        ops: None,
+    }],
+};
+
 macro_rules! drm_ioctls {
-    ($($(#[$doc:meta])* $variant:ident: $name:literal, $nr:expr, $direction:ident, $args:ty;)*) => {
+    ($($(#[$doc:meta])* $variant:ident: $name:literal, $nr:expr, $direction:ident, $args:ty
+        $(, reach $reach:expr)? $(, ops $ops:expr)?;)*) => {
         /// A call that is declared.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum DrmIoctl {
@@ -47,6 +116,8 @@ macro_rules! drm_ioctls {
                             nr: $nr,
                             direction: Direction::$direction,
                             args: Struct::of::<$args>(),
+                            reach: reach!($($reach)?),
+                            ops: ops!($($ops)?),
                         };
                         &DECL
                     })*
@@ -56,9 +127,27 @@ macro_rules! drm_ioctls {
     };
 }
 
+macro_rules! reach {
+    () => {
+        Reach::NONE
+    };
+    ($reach:expr) => {
+        $reach
+    };
+}
+
+macro_rules! ops {
+    () => {
+        None
+    };
+    ($ops:expr) => {
+        Some(&$ops)
+    };
+}
+
 drm_ioctls! {
     /// Name and version of the driver.
-    Version: "DRM_IOCTL_VERSION", 0x00, ReadWrite, Version;
+    Version: "DRM_IOCTL_VERSION", 0x00, ReadWrite, Version, reach VERSION;
     /// Who the caller is.
     GetClient: "DRM_IOCTL_GET_CLIENT", 0x05, ReadWrite, Client;
     /// Drops a handle.
@@ -66,15 +155,15 @@ drm_ioctls! {
     /// What the driver can do.
     GetCap: "DRM_IOCTL_GET_CAP", 0x0c, ReadWrite, GetCap;
     /// Exports a buffer as dma-buf.
-    PrimeHandleToFd: "DRM_IOCTL_PRIME_HANDLE_TO_FD", 0x2d, ReadWrite, PrimeHandle;
+    PrimeHandleToFd: "DRM_IOCTL_PRIME_HANDLE_TO_FD", 0x2d, ReadWrite, PrimeHandle, reach EXPORT;
     /// Imports a dma-buf.
-    PrimeFdToHandle: "DRM_IOCTL_PRIME_FD_TO_HANDLE", 0x2e, ReadWrite, PrimeHandle;
+    PrimeFdToHandle: "DRM_IOCTL_PRIME_FD_TO_HANDLE", 0x2e, ReadWrite, PrimeHandle, reach IMPORT;
     /// Creates a buffer.
     AmdgpuGemCreate: "DRM_IOCTL_AMDGPU_GEM_CREATE", FIRST_DRIVER_NR, ReadWrite, AmdgpuGemCreate;
     /// Where to map a buffer.
     AmdgpuGemMmap: "DRM_IOCTL_AMDGPU_GEM_MMAP", FIRST_DRIVER_NR + 0x01, ReadWrite, AmdgpuGemMmap;
     /// Information about the device.
-    AmdgpuInfo: "DRM_IOCTL_AMDGPU_INFO", FIRST_DRIVER_NR + 0x05, Write, AmdgpuInfo;
+    AmdgpuInfo: "DRM_IOCTL_AMDGPU_INFO", FIRST_DRIVER_NR + 0x05, Write, AmdgpuInfo, reach INFO;
     /// Metadata of a buffer.
     AmdgpuGemMetadata: "DRM_IOCTL_AMDGPU_GEM_METADATA", FIRST_DRIVER_NR + 0x06, ReadWrite, AmdgpuGemMetadata;
     /// Waits until nobody uses a buffer.
@@ -82,7 +171,14 @@ drm_ioctls! {
     /// Maps a buffer to the GPU.
     AmdgpuGemVa: "DRM_IOCTL_AMDGPU_GEM_VA", FIRST_DRIVER_NR + 0x08, Write, AmdgpuGemVa;
     /// Properties of a buffer.
-    AmdgpuGemOp: "DRM_IOCTL_AMDGPU_GEM_OP", FIRST_DRIVER_NR + 0x10, ReadWrite, AmdgpuGemOp;
+    AmdgpuGemOp: "DRM_IOCTL_AMDGPU_GEM_OP", FIRST_DRIVER_NR + 0x10, ReadWrite, AmdgpuGemOp, ops GEM_OP;
+}
+
+impl Declared for DrmIoctl {
+    fn reaches(self, args: &[u8]) -> Reaches<'_> {
+        let decl = self.decl();
+        Reaches::new(decl.reach, decl.ops, args)
+    }
 }
 
 /// What amdgpu has at a number.

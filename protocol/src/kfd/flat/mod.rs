@@ -19,7 +19,7 @@ mod mem;
 pub use codec::DecodeError;
 pub use mem::FlatMem;
 
-use super::ioctl::{FdPlace, Flow, Ioctl, Length, Stride};
+use super::ioctl::{FdPlace, Flow, Ioctl, Length, Reaches, Stride};
 use super::user_mem::{Fault, UserMem};
 
 /// Pointers of one call at most. A test compares this with the table.
@@ -30,6 +30,18 @@ const STEP: usize = 64 << 10;
 
 /// Granularity of memory protection.
 const PAGE: u64 = 4096;
+
+/// A call of which it is declared what it touches.
+pub trait Declared: Copy {
+    /// Everything that a call with these arguments touches.
+    fn reaches(self, args: &[u8]) -> Reaches<'_>;
+}
+
+impl Declared for Ioctl {
+    fn reaches(self, args: &[u8]) -> Reaches<'_> {
+        self.decl().reaches(args)
+    }
+}
 
 /// The memory behind the pointers of one call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -78,12 +90,21 @@ impl FlatCall {
     /// fault when the device touches it. A length that the kernel refuses before it touches the memory gathers
     /// nothing.
     #[must_use]
-    pub fn collect(ioctl: Ioctl, args: &[u8], mem: &dyn UserMem) -> FlatCall {
-        let pointers = ioctl.decl().reaches(args).flat_map(|reach| reach.pointers);
+    pub fn collect(call: impl Declared, args: &[u8], mem: &dyn UserMem) -> FlatCall {
+        let mut flat = FlatCall::declare(call, args);
+        for range in flat.ranges.iter_mut().filter(|range| range.flow.reads()) {
+            range.data = gather(range.addr, range.len, mem);
+        }
+        flat
+    }
+
+    /// The ranges of a call without their contents: enough to [`apply`](FlatCall::apply) what a device wrote.
+    #[must_use]
+    pub fn declare(call: impl Declared, args: &[u8]) -> FlatCall {
+        let pointers = call.reaches(args).flat_map(|reach| reach.pointers);
         let ranges = pointers.filter_map(|pointer| {
             let extent = pointer.extent(args).ok().filter(|extent| extent.len > 0)?;
-            let data = if pointer.flow.reads() { gather(extent.addr, extent.len, mem) } else { Vec::new() };
-            Some(Range { addr: extent.addr, len: extent.len, flow: pointer.flow, data })
+            Some(Range { addr: extent.addr, len: extent.len, flow: pointer.flow, data: Vec::new() })
         });
         FlatCall { ranges: ranges.collect() }
     }
@@ -91,9 +112,9 @@ impl FlatCall {
     /// The descriptors that a call with these arguments passes in: in the arguments themselves, then in the
     /// arrays that were gathered.
     #[must_use]
-    pub fn descriptors(&self, ioctl: Ioctl, args: &[u8]) -> Vec<i32> {
+    pub fn descriptors(&self, call: impl Declared, args: &[u8]) -> Vec<i32> {
         let mut found = Vec::new();
-        for reach in ioctl.decl().reaches(args) {
+        for reach in call.reaches(args) {
             for fd in reach.fds.iter().filter(|fd| fd.flow.reads()) {
                 match fd.place {
                     FdPlace::Args(field) => found.push(to_fd(field.get(args))),

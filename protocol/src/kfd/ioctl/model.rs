@@ -89,7 +89,7 @@ pub struct FieldRef {
 
 impl FieldRef {
     /// The field `name` of `T`. Refuses to compile if `T` has none, or if it is not 4 or 8 bytes long.
-    pub(super) const fn of<T: UapiStruct>(name: &str) -> FieldRef {
+    pub(crate) const fn of<T: UapiStruct>(name: &str) -> FieldRef {
         Self::at::<T>(0, name)
     }
 
@@ -438,6 +438,14 @@ pub struct Reaches<'a> {
     base: Option<Reach>,
     ops: Option<&'static Ops>,
     args: &'a [u8],
+}
+
+impl<'a> Reaches<'a> {
+    /// What every call touches, then what the operation adds that `args` select.
+    #[must_use]
+    pub fn new(base: Reach, ops: Option<&'static Ops>, args: &'a [u8]) -> Self {
+        Reaches { base: Some(base), ops, args }
+    }
 }
 
 impl Iterator for Reaches<'_> {
