@@ -134,7 +134,7 @@ pub enum WriteError {
 /// # Errors
 /// [`WriteError`].
 pub fn write_dir(tree: &Tree, root: &Path, force: bool) -> Result<(), WriteError> {
-    for path in tree.files.keys() {
+    for path in tree.files.keys().chain(&tree.denied) {
         if path.split('/').any(|part| matches!(part, "" | "." | "..")) {
             return Err(WriteError::BadPath(path.clone()));
         }
@@ -147,11 +147,12 @@ pub fn write_dir(tree: &Tree, root: &Path, force: bool) -> Result<(), WriteError
     if fs::read_dir(root).map_err(at(root))?.next().is_some() {
         remove_topology(root, force)?;
     }
+    for dir in tree.directories() {
+        let dir = root.join(dir);
+        fs::create_dir_all(&dir).map_err(at(&dir))?;
+    }
     for (path, bytes) in &tree.files {
         let path = root.join(path);
-        if let Some(dir) = path.parent() {
-            fs::create_dir_all(dir).map_err(at(dir))?;
-        }
         fs::write(&path, bytes).map_err(at(&path))?;
     }
     Ok(())

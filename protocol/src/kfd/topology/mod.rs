@@ -30,6 +30,30 @@ pub struct Tree {
     pub denied: BTreeSet<String>,
 }
 
+/// Directories that the kernel makes in every node, also when they stay empty
+/// (`kfd_build_sysfs_node_entry`).
+const NODE_DIRS: [&str; 5] = ["mem_banks", "caches", "io_links", "p2p_links", "perf"];
+
+impl Tree {
+    /// Every directory, parents before children: those that the files lie in, `nodes`, and the five
+    /// that each node has. (The kernel's `perf` is empty but for AMD IOMMUs with counters.)
+    #[must_use]
+    pub fn directories(&self) -> BTreeSet<String> {
+        let mut dirs = BTreeSet::from(["nodes".to_owned()]);
+        for path in self.files.keys().chain(&self.denied) {
+            let parents = path.match_indices('/').filter_map(|(at, _)| path.get(..at));
+            dirs.extend(parents.map(str::to_owned));
+        }
+        let nodes: Vec<String> = dirs
+            .iter()
+            .filter(|dir| dir.strip_prefix("nodes/").is_some_and(|node| !node.contains('/')))
+            .cloned()
+            .collect();
+        dirs.extend(nodes.iter().flat_map(|node| NODE_DIRS.map(|dir| format!("{node}/{dir}"))));
+        dirs
+    }
+}
+
 /// Which kernel's keys a written tree has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Layout {

@@ -75,6 +75,24 @@ fn keys_follow_the_kernel() {
     assert_eq!(keys(Layout::Linux6_12).lines().count(), 40);
 }
 
+/// `kfd_build_sysfs_node_entry` makes five directories in each node.
+#[test]
+fn every_node_has_its_five_directories() {
+    let dirs = machine(0).tree(Layout::Linux6_12).directories();
+    let expected = [
+        "nodes",
+        "nodes/0",
+        "nodes/0/caches",
+        "nodes/0/io_links",
+        "nodes/0/mem_banks",
+        "nodes/0/mem_banks/0",
+        "nodes/0/p2p_links",
+        "nodes/0/perf",
+    ];
+    assert_eq!(dirs.into_iter().collect::<Vec<_>>(), expected);
+    assert_eq!(Tree::default().directories().into_iter().collect::<Vec<_>>(), ["nodes"]);
+}
+
 #[test]
 fn key_names_are_unique_in_each_record() {
     fn check<R: Record>() {
