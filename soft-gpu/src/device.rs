@@ -13,9 +13,11 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::backing::{BackingFiles, KFD_FILE_SIZE, RENDER_FILE_SIZE};
 use crate::kernel::Kernel;
-use crate::mem::{Arena, HostMem, PAGE_SIZE};
+use crate::mem::{Arena, HostMem, OutOfSpace, PAGE_SIZE};
 use crate::profile::{GpuSpec, Machine};
 use crate::server::files::FileTable;
+use crate::server::memory::DeviceMemory;
+use crate::server::memory::bo::MmapNodes;
 use crate::server::process::{Client, ProcessState};
 
 /// What a software GPU is made from.
@@ -95,6 +97,8 @@ pub(crate) struct Device {
     /// The file behind `/dev/kfd`: doorbells, the MMIO page, the driver's own event pages.
     pub(crate) kfd_arena: Arena,
     pub(crate) machine: Machine,
+    /// Limits, and buffers that processes share.
+    pub(crate) memory: DeviceMemory,
     /// First page of the `kfd` file, never given out.
     _kfd_first_page: Option<HostMem>,
     /// The processes that have opened `/dev/kfd`, for calls that name another process.
@@ -108,6 +112,10 @@ pub(crate) struct Gpu {
     pub(crate) spec: GpuSpec,
     /// The file behind the render node: all memory of this GPU that a CPU can map.
     pub(crate) arena: Arena,
+    /// What can be mapped through the render node.
+    pub(crate) nodes: MmapNodes,
+    /// The registers that programs may write (MMIO remap), a page of the `kfd` file.
+    pub(crate) mmio: HostMem,
     /// First page of the render file, never given out.
     _first_page: Option<HostMem>,
 }
@@ -120,9 +128,19 @@ fn arena(node: String, fd: OwnedFd, len: u64) -> Result<(Arena, Option<HostMem>)
     Ok((arena, first_page))
 }
 
+fn map_error(node: &str, error: OutOfSpace) -> NewError {
+    NewError::Map { node: node.to_owned(), source: std::io::Error::other(error) }
+}
+
 impl Device {
+    /// Nodes of the topology, those of CPUs too (`kfd_topology_get_num_devices`).
+    pub(crate) fn node_count(&self) -> usize {
+        self.machine.topology.nodes.len()
+    }
+
     fn new(config: Config) -> Result<Self, NewError> {
         let Config { machine, backing } = config;
+        let (kfd_arena, _kfd_first_page) = arena("kfd".to_owned(), backing.kfd, KFD_FILE_SIZE)?;
         let mut render_files = backing.render;
         let mut gpus: Vec<Arc<Gpu>> = Vec::with_capacity(machine.gpus.len());
         for spec in &machine.gpus {
@@ -133,9 +151,13 @@ impl Device {
             let file = render_files.iter().position(|(minor, _)| *minor == render_minor);
             let (_, fd) = render_files.swap_remove(file.ok_or(NewError::NoRenderFile(render_minor))?);
             let (arena, _first_page) = arena(format!("renderD{render_minor}"), fd, RENDER_FILE_SIZE)?;
-            gpus.push(Arc::new(Gpu { spec: spec.clone(), arena, _first_page }));
+            let mmio = kfd_arena.alloc(PAGE_SIZE, PAGE_SIZE).map_err(|error| map_error("kfd", error))?;
+            let nodes = MmapNodes::default();
+            gpus.push(Arc::new(Gpu { spec: spec.clone(), arena, nodes, mmio, _first_page }));
         }
-        let (kfd_arena, _kfd_first_page) = arena("kfd".to_owned(), backing.kfd, KFD_FILE_SIZE)?;
+        let vram = machine.gpus.iter().map(|gpu| gpu.vram.size).collect();
+        let memory = DeviceMemory::new(machine.system_memory(), vram)
+            .map_err(|source| NewError::Map { node: "dma-bufs".to_owned(), source })?;
         Ok(Self {
             kernel: machine.kernel,
             gpus,
@@ -143,6 +165,7 @@ impl Device {
             kfd_arena,
             _kfd_first_page,
             machine,
+            memory,
             processes: Mutex::default(),
         })
     }

@@ -1,13 +1,13 @@
 //! From an ioctl number to its handler (`kfd_ioctl`).
 
 use protocol::Errno;
-use protocol::kfd::constants::{MMAP_TYPE_MASK, MmapType};
+use protocol::kfd::constants::{MMAP_TYPE_MASK, MmapOffset, MmapType};
 use protocol::kfd::ioctl::{Family, Ioctl};
 use protocol::kfd::structs::UapiStruct;
 use protocol::kfd::{Call, Caller, FileId, Mapping};
 
 use super::process::ProcessState;
-use super::{events, misc};
+use super::{events, memory, misc};
 use crate::device::Device;
 use crate::kernel::Kernel;
 
@@ -58,6 +58,21 @@ pub(crate) fn run(cx: &Cx<'_>, ioctl: Ioctl, args: &mut [u8]) -> Result<i32, Err
         Ioctl::SetEvent => with(args, |a| events::set(cx, a)),
         Ioctl::ResetEvent => with(args, |a| events::reset(cx, a)),
         Ioctl::WaitEvents => with(args, |a| events::wait(cx, a)),
+        Ioctl::GetProcessApertures => with(args, |a| memory::apertures(cx, a)),
+        Ioctl::GetProcessAperturesNew => with(args, |a| memory::apertures_new(cx, a)),
+        Ioctl::AcquireVm => with(args, |a| memory::acquire_vm(cx, a)),
+        Ioctl::SetMemoryPolicy => with(args, |a| memory::set_memory_policy(cx, a)),
+        Ioctl::SetScratchBackingVa => with(args, |a| memory::set_scratch_backing_va(cx, a)),
+        Ioctl::AllocMemoryOfGpu => with(args, |a| memory::alloc_memory(cx, a)),
+        Ioctl::FreeMemoryOfGpu => with(args, |a| memory::free_memory(cx, a)),
+        Ioctl::MapMemoryToGpu => with(args, |a| memory::map_memory(cx, a)),
+        Ioctl::UnmapMemoryFromGpu => with(args, |a| memory::unmap_memory(cx, a)),
+        Ioctl::AvailableMemory => with(args, |a| memory::available_memory(cx, a)),
+        Ioctl::GetDmabufInfo => with(args, |a| memory::get_dmabuf_info(cx, a)),
+        Ioctl::ImportDmabuf => with(args, |a| memory::import_dmabuf(cx, a)),
+        Ioctl::ExportDmabuf => with(args, |a| memory::export_dmabuf(cx, a)),
+        Ioctl::IpcExportHandle => with(args, |a| memory::ipc_export(cx, a)),
+        Ioctl::IpcImportHandle => with(args, |a| memory::ipc_import(cx, a)),
         _ => {
             log::warn!("{} is not supported", ioctl.name());
             Err(Errno::EINVAL)
@@ -100,5 +115,12 @@ pub(crate) fn kfd_mmap(process: &ProcessState, offset: u64, len: u64) -> Result<
     if let Some(mapping) = process.events.mmap_at(offset, len) {
         return mapping;
     }
-    Err(Errno::ENODEV)
+    if let Some(gpu) = memory::mmio_at(&process.device, offset) {
+        return memory::mmio_mapping(gpu, len);
+    }
+    // KFD_MMAP_TYPE_MMIO is zero: the kernel's own offsets name the GPU only.
+    match (MmapOffset(offset).kind(), process.device.gpu(MmapOffset(offset).gpu_id())) {
+        (MmapType::MMIO, Some(gpu)) => memory::mmio_mapping(gpu, len),
+        _ => Err(Errno::ENODEV),
+    }
 }

@@ -8,6 +8,7 @@ pub(crate) mod dispatch;
 pub(crate) mod drm;
 pub(crate) mod events;
 pub(crate) mod files;
+pub(crate) mod memory;
 mod misc;
 pub(crate) mod process;
 #[cfg(test)]

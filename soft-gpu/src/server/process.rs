@@ -18,6 +18,7 @@ use super::dispatch::{self, Cx};
 use super::drm::{self, DrmFile};
 use super::events::Events;
 use super::files::OpenFile;
+use super::memory::Memory;
 use crate::device::Device;
 use crate::engine::{GpuFault, Interrupts};
 use crate::kernel::Kernel;
@@ -36,13 +37,15 @@ pub(crate) struct ProcessState {
     pub(crate) caller: Caller,
     pub(crate) device: Arc<Device>,
     pub(crate) events: Events,
+    pub(crate) memory: Memory,
     /// Whether faulting accesses of the GPU are retried (`xnack_enabled`).
     xnack: AtomicBool,
 }
 
 impl ProcessState {
     fn new(device: Arc<Device>, caller: Caller) -> Self {
-        Self { events: Events::new(device.kernel), xnack: AtomicBool::new(false), caller, device }
+        let memory = Memory::new(&device, caller.id);
+        Self { events: Events::new(device.kernel), memory, xnack: AtomicBool::new(false), caller, device }
     }
 
     /// Whether faulting accesses of the GPU are retried. Off at first, as on every GPU of the profiles
@@ -60,6 +63,7 @@ impl ProcessState {
     /// signal events, then memory goes, then events.
     fn exit(&self) {
         self.device.remove_process(self.caller.id);
+        self.memory.exit();
         self.events.exit();
     }
 }

@@ -8,6 +8,7 @@ mod info;
 mod tests;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use protocol::Errno;
 use protocol::drm::args::{Client, GetCap, Version};
@@ -16,11 +17,19 @@ use protocol::kfd::{Call, Mapping, Transfer, UserMem, request_reads, request_siz
 
 use super::dispatch::with;
 use crate::device::{Device, Gpu};
+use crate::mem::GpuVm;
+use crate::server::memory::render_mmap;
 
 /// An open file of a render node (`struct drm_file`).
 #[derive(Debug)]
 pub(crate) struct DrmFile {
     pub(crate) gpu: Arc<Gpu>,
+    /// Tells this file from every other one, for the right to map a buffer.
+    pub(crate) id: u64,
+    /// Its page tables (`struct amdgpu_vm`).
+    pub(crate) vm: Arc<GpuVm>,
+    /// Whether a process has made them its own through ACQUIRE_VM; stays set for good.
+    pub(crate) compute: AtomicBool,
 }
 
 /// What a handler works with.
@@ -32,15 +41,17 @@ struct Cx<'a> {
 
 impl DrmFile {
     pub(crate) fn new(gpu: Arc<Gpu>) -> Self {
-        Self { gpu }
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let id = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+        Self { gpu, id, vm: Arc::new(GpuVm::new()), compute: AtomicBool::new(false) }
     }
 
     /// The last close of the file.
     pub(crate) fn close(&self) {}
 
     /// `mmap` of a render node.
-    pub(crate) fn mmap(&self, _offset: u64, _len: u64) -> Result<Mapping, Errno> {
-        Err(Errno::EINVAL)
+    pub(crate) fn mmap(&self, offset: u64, len: u64) -> Result<Mapping, Errno> {
+        render_mmap(self, offset, len)
     }
 }
 

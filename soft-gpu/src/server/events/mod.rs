@@ -44,8 +44,8 @@ fn set_page_from_buffer(cx: &Cx<'_>, handle: u64) -> Result<(), Errno> {
     if cx.process.events.has_page() {
         return Err(Errno::EINVAL);
     }
-    log::debug!("process {}: no buffer {handle:#x} for an event page", cx.process.caller.pid);
-    Err(Errno::EINVAL)
+    let slots = cx.process.memory.pin_event_page(handle, page::PAGE_BYTES)?;
+    cx.process.events.set_page(slots)
 }
 
 /// `kfd_ioctl_destroy_event`.

@@ -1,0 +1,260 @@
+//! How much memory there is, and who has it (`kfd_mem_limit`).
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use protocol::Errno;
+use protocol::kfd::constants::AllocFlags;
+
+use crate::mem::PAGE_SIZE;
+
+/// `AMDGPU_RESERVE_MEM_LIMIT`: system memory that KFD leaves to others.
+const RESERVED_SYSTEM: u64 = 3 << 29;
+/// `AMDGPU_VM_RESERVED_VRAM`: least VRAM set aside for page tables.
+const RESERVED_VRAM: u64 = 8 << 20;
+/// `VRAM_AVAILABILITY_ALIGN`: VRAM that a buffer is counted with in what is available.
+const VRAM_AVAILABILITY_ALIGN: u64 = 2 << 20;
+
+/// The limits of the whole machine, shared by all processes.
+#[derive(Debug)]
+pub(crate) struct Limits {
+    max_system: u64,
+    max_ttm: u64,
+    /// VRAM set aside for page tables on each GPU (`ESTIMATE_PT_SIZE`).
+    page_tables: u64,
+    /// VRAM of each GPU.
+    vram: Vec<u64>,
+    used: Mutex<Used>,
+}
+
+#[derive(Debug, Default)]
+struct Used {
+    system: u64,
+    ttm: u64,
+    vram: Vec<VramUsed>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct VramUsed {
+    bytes: u64,
+    /// Each buffer rounded up to [`VRAM_AVAILABILITY_ALIGN`].
+    aligned: u64,
+}
+
+impl Limits {
+    /// Limits of a machine with `system` bytes of system memory and GPUs with `vram` bytes each
+    /// (`amdgpu_amdkfd_gpuvm_init_mem_limits`; TTM's own limit is half of the memory).
+    pub(crate) fn new(system: u64, vram: Vec<u64>) -> Self {
+        let mut max_system = system - (system >> 6);
+        if max_system < 2 * RESERVED_SYSTEM {
+            max_system >>= 1;
+        } else {
+            max_system -= RESERVED_SYSTEM;
+        }
+        let total = vram.iter().fold(0u64, |sum, &size| sum.saturating_add(size));
+        let used = Used { vram: vec![VramUsed::default(); vram.len()], ..Used::default() };
+        Self {
+            max_system,
+            max_ttm: (system / 2) & !(PAGE_SIZE - 1),
+            page_tables: (total >> 14).max(RESERVED_VRAM),
+            vram,
+            used: Mutex::new(used),
+        }
+    }
+
+    fn used(&self) -> MutexGuard<'_, Used> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a buffer of `size` bytes on the GPU with this index until the result is dropped
+    /// (`amdgpu_amdkfd_reserve_mem_limit`).
+    ///
+    /// # Errors
+    /// `ENOMEM` where the buffer would go over a limit.
+    pub(crate) fn charge(
+        self: &Arc<Self>,
+        gpu: usize,
+        size: u64,
+        flags: AllocFlags,
+    ) -> Result<Charge, Errno> {
+        let charge = Charge { limits: Arc::clone(self), gpu, size, kind: ChargeKind::of(flags) };
+        let (system, ttm, vram) = charge.needs();
+        let vram_limit = self.vram.get(gpu).copied().unwrap_or(0).saturating_sub(self.page_tables);
+        let mut used = self.used();
+        let fits = |now: u64, more: u64, limit: u64| now.checked_add(more).is_some_and(|sum| sum <= limit);
+        let vram_used = used.vram.get(gpu).copied().unwrap_or_default();
+        let ok = fits(used.system, system, self.max_system)
+            && fits(used.ttm, ttm, self.max_ttm)
+            && fits(vram_used.bytes, vram, vram_limit);
+        if !ok {
+            drop(used);
+            // Nothing was counted: nothing to give back.
+            charge.forget();
+            return Err(Errno::ENOMEM);
+        }
+        used.add(gpu, system, ttm, vram);
+        Ok(charge)
+    }
+
+    /// VRAM that a process can still get (`amdgpu_amdkfd_get_available_memory`).
+    pub(crate) fn available(&self, gpu: usize) -> u64 {
+        let used = self.used().vram.get(gpu).copied().unwrap_or_default();
+        let size = self.vram.get(gpu).copied().unwrap_or(0);
+        let rest = size.saturating_sub(used.aligned).saturating_sub(self.page_tables);
+        rest & !(VRAM_AVAILABILITY_ALIGN - 1)
+    }
+
+    /// Bytes of VRAM in use (`AMDGPU_INFO_VRAM_USAGE`).
+    pub(crate) fn vram_used(&self, gpu: usize) -> u64 {
+        self.used().vram.get(gpu).map_or(0, |used| used.bytes)
+    }
+
+    /// Bytes of system memory in use through TTM (`AMDGPU_INFO_GTT_USAGE`), of all GPUs.
+    pub(crate) fn gtt_used(&self) -> u64 {
+        self.used().ttm
+    }
+
+    /// Bytes of system memory that TTM may use.
+    pub(crate) fn gtt_limit(&self) -> u64 {
+        self.max_ttm
+    }
+}
+
+impl Used {
+    fn add(&mut self, gpu: usize, system: u64, ttm: u64, vram: u64) {
+        self.system += system;
+        self.ttm += ttm;
+        if let Some(used) = self.vram.get_mut(gpu) {
+            used.bytes += vram;
+            used.aligned += vram.next_multiple_of(VRAM_AVAILABILITY_ALIGN);
+        }
+    }
+
+    fn sub(&mut self, gpu: usize, system: u64, ttm: u64, vram: u64) {
+        self.system -= system;
+        self.ttm -= ttm;
+        if let Some(used) = self.vram.get_mut(gpu) {
+            used.bytes -= vram;
+            used.aligned -= vram.next_multiple_of(VRAM_AVAILABILITY_ALIGN);
+        }
+    }
+}
+
+/// What a buffer counts against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ChargeKind {
+    Gtt,
+    Vram,
+    Userptr,
+    /// Doorbells and registers.
+    Nothing,
+}
+
+impl ChargeKind {
+    /// In the kernel's order: a buffer with several kinds counts as the first.
+    fn of(flags: AllocFlags) -> Self {
+        if flags.contains(AllocFlags::GTT) {
+            ChargeKind::Gtt
+        } else if flags.contains(AllocFlags::VRAM) {
+            ChargeKind::Vram
+        } else if flags.contains(AllocFlags::USERPTR) {
+            ChargeKind::Userptr
+        } else {
+            ChargeKind::Nothing
+        }
+    }
+}
+
+/// A buffer's share of the limits, given back when dropped (`amdgpu_amdkfd_release_notify`).
+#[derive(Debug)]
+pub(crate) struct Charge {
+    limits: Arc<Limits>,
+    gpu: usize,
+    size: u64,
+    kind: ChargeKind,
+}
+
+impl Charge {
+    /// Bytes of (system memory, TTM, VRAM).
+    fn needs(&self) -> (u64, u64, u64) {
+        match self.kind {
+            ChargeKind::Gtt => (self.size, self.size, 0),
+            ChargeKind::Vram => (0, 0, self.size),
+            ChargeKind::Userptr => (self.size, 0, 0),
+            ChargeKind::Nothing => (0, 0, 0),
+        }
+    }
+
+    fn forget(mut self) {
+        self.kind = ChargeKind::Nothing;
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        let (system, ttm, vram) = self.needs();
+        if (system, ttm, vram) != (0, 0, 0) {
+            self.limits.used().sub(self.gpu, system, ttm, vram);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+
+    fn limits() -> Arc<Limits> {
+        Arc::new(Limits::new(64 * GIB, vec![16 * GIB, 16 * GIB]))
+    }
+
+    // amdgpu_amdkfd_gpuvm_init_mem_limits: 63/64 of the memory less 1.5 GiB; ttm_tt_pages_limit: half.
+    #[test]
+    fn limits_follow_from_the_memory_of_the_machine() {
+        let limits = limits();
+        assert_eq!(limits.max_system, 63 * GIB - (3 << 29));
+        assert_eq!(limits.max_ttm, 32 * GIB);
+        assert_eq!(Limits::new(2 * GIB, vec![]).max_system, (2 * GIB - 32 * (1 << 20)) / 2);
+    }
+
+    // ESTIMATE_PT_SIZE: 1/16384 of all VRAM, at least 8 MiB.
+    #[test]
+    fn page_tables_are_set_aside_on_each_gpu() {
+        assert_eq!(limits().available(0), 16 * GIB - (8 << 20));
+        assert_eq!(Limits::new(64 * GIB, vec![192 * GIB]).available(0), 192 * GIB - (12 << 20));
+    }
+
+    #[test]
+    fn vram_is_counted_per_gpu_and_availability_in_two_mebibyte_steps() {
+        let limits = limits();
+        let before = limits.available(0);
+        let charge = limits.charge(0, 4096, AllocFlags::VRAM).expect("fits");
+        assert_eq!(limits.available(0), before - (2 << 20));
+        assert_eq!(limits.vram_used(0), 4096);
+        assert_eq!(limits.available(1), before);
+        drop(charge);
+        assert_eq!((limits.available(0), limits.vram_used(0)), (before, 0));
+    }
+
+    // amdgpu_amdkfd_reserve_mem_limit answers ENOMEM, and nothing stays counted.
+    #[test]
+    fn a_buffer_over_a_limit_is_enomem_and_is_not_counted() {
+        let limits = limits();
+        for (size, flags) in [
+            (16 * GIB - (8 << 20) + 4096, AllocFlags::VRAM),
+            (32 * GIB + 4096, AllocFlags::GTT),
+            (62 * GIB, AllocFlags::USERPTR),
+            (u64::MAX - 4095, AllocFlags::USERPTR),
+        ] {
+            assert_eq!(limits.charge(0, size, flags).err(), Some(Errno::ENOMEM), "{size:#x}");
+        }
+        let all = limits.charge(0, 16 * GIB - (8 << 20), AllocFlags::VRAM).expect("exactly all");
+        assert_eq!(limits.charge(0, 4096, AllocFlags::VRAM).err(), Some(Errno::ENOMEM));
+        drop(all);
+        assert_eq!(limits.vram_used(0), 0);
+        let system = limits.charge(0, 32 * GIB, AllocFlags::GTT).expect("all of TTM's");
+        assert!(limits.charge(0, 29 * GIB, AllocFlags::USERPTR).is_ok(), "userptr is not TTM's");
+        drop(system);
+        assert_eq!(limits.gtt_used(), 0);
+    }
+}
