@@ -1,3 +1,42 @@
-//! Gives any unmodified program a `/dev/kfd`.
+//! Gives any unmodified program a `/dev/kfd`, render nodes and a topology backed by any [`Kfd`].
+//!
+//! The program runs in a private mount namespace in which the device nodes are files of shared memory
+//! and `/sys` shows the topology, under a seccomp filter whose listener is here: the supervisor
+//! executes the program's ioctls on the [`Kfd`]. The memory of the device lies in those files, so that
+//! mappings are the kernel's own.
+//!
+//! Three processes: the supervisor (the caller), the [`reaper`](self::reaper) below it, the program
+//! below that. None survives the supervisor.
+//!
+//! This is no sandbox: the program could do what it liked before, and can now. What it says (requests,
+//! addresses, descriptors, names) is nevertheless not believed.
+//!
+//! Known differences from real device nodes: `read`, `write` and `lseek` succeed; a 32-bit program
+//! learns at its first ioctl, not when it opens the node, that KFD refuses it; `stat` through a symbolic
+//! link of another name shows a regular file; private file mappings are not checked.
 
+mod call;
+mod channel;
+mod closes;
+pub mod filter;
+mod graft;
+mod memory;
+mod nodes;
+pub mod notify;
+mod pool;
+mod reaper;
+mod registry;
+mod server;
+mod signals;
+mod stage;
+mod stat;
+mod supervise;
+pub mod sysview;
 pub mod tracee;
+mod waits;
+
+pub use signals::die_of;
+pub use supervise::{LaunchError, Options, Prepared};
+
+#[cfg(doc)]
+use protocol::kfd::Kfd;

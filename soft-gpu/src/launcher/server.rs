@@ -1,0 +1,204 @@
+//! Receives the program's calls and has them answered.
+//!
+//! One thread receives, and answers short calls itself: with the kernel's synchronous wake-up it and
+//! the caller take turns on one CPU, which is four times faster than handing the call to another one.
+//! Calls that take long or block go to threads of their own.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use protocol::Errno;
+use protocol::kfd::{Interrupt, Mapping, Node, Transfer};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::fs::fstat;
+
+use super::call::{DeviceCall, Pace};
+use super::filter::{Arch, Syscall};
+use super::notify::{Answer, Listener, Notification};
+use super::pool::Pool;
+use super::registry::{Descriptor, Found, Registry};
+use super::stat;
+use super::waits::Waits;
+
+/// The serving side of a run.
+pub struct Server {
+    listener: Arc<Listener>,
+    registry: Arc<Registry>,
+    pool: Arc<Pool>,
+    waits: Arc<Waits>,
+    stop: OwnedFd,
+}
+
+impl Server {
+    /// A server for the calls that arrive at `listener`.
+    ///
+    /// # Errors
+    /// `EMFILE` and its like.
+    pub fn new(listener: Listener, registry: Arc<Registry>) -> io::Result<Arc<Self>> {
+        let listener = Arc::new(listener);
+        let waits = Arc::new(Waits::new(Arc::clone(&listener)));
+        let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Arc::new(Self { listener, registry, pool: Arc::default(), waits, stop }))
+    }
+
+    /// The watcher of blocking calls, to be run on a thread.
+    #[must_use]
+    pub fn waits(&self) -> Arc<Waits> {
+        Arc::clone(&self.waits)
+    }
+
+    /// Makes [`Server::serve`] return.
+    pub fn stop(&self) {
+        let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
+    }
+
+    /// Serves until nobody uses the filter any more, or [`Server::stop`].
+    pub fn serve(self: &Arc<Self>) {
+        loop {
+            let mut fds =
+                [PollFd::new(self.listener.as_ref(), PollFlags::IN), PollFd::new(&self.stop, PollFlags::IN)];
+            if poll(&mut fds, None).is_err() {
+                continue;
+            }
+            if !fds[1].revents().is_empty() || fds[0].revents().contains(PollFlags::HUP) {
+                return;
+            }
+            match self.listener.receive() {
+                Ok(Ok(call)) => self.handle(&call),
+                Ok(Err(unknown)) => self.answer(unknown, Answer::Continue),
+                // ENOENT: the caller died between the wake-up and now.
+                Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EINTR)) => {}
+                Err(error) => {
+                    log::error!("cannot receive calls of the program any more: {error}");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Answers a call; a caller that was killed meanwhile needs none.
+    fn answer(&self, id: u64, answer: Answer) {
+        match self.listener.answer(id, answer) {
+            Err(error) if error.raw_os_error() != Some(libc::ENOENT) => {
+                log::error!("cannot answer a call of the program: {error}");
+            }
+            _ => {}
+        }
+    }
+
+    fn handle(self: &Arc<Self>, call: &Notification) {
+        let answer = match call.call {
+            Syscall::Ioctl => match self.ioctl(call) {
+                Some(answer) => answer,
+                None => return,
+            },
+            Syscall::Mmap => self.mmap(call),
+            Syscall::Exec => {
+                if let Some(proc) = self.registry.known_process(call.tid) {
+                    proc.note_exec();
+                }
+                Answer::Continue
+            }
+            _ => stat::answer(&self.registry, call),
+        };
+        self.answer(call.id, answer);
+    }
+
+    /// The answer to an ioctl, or `None` if another thread gives it.
+    fn ioctl(self: &Arc<Self>, call: &Notification) -> Option<Answer> {
+        let found = match self.registry.descriptor(call.tid, word(call.args[0]).cast_signed()) {
+            Ok(Descriptor::Device(found)) => found,
+            // The kernel knows best what is wrong with it.
+            Ok(Descriptor::Foreign(_)) | Err(_) => return Some(Answer::Continue),
+        };
+        if found.node.node == Node::Kfd && call.arch == Arch::I386 {
+            // kfd_open refuses 32-bit programs; opening is not notified, so they learn it here.
+            return Some(Answer::Error(Errno::EPERM));
+        }
+        match self.device_call(call, &found) {
+            Ok(device) => self.dispatch(found.proc.pid, device),
+            Err(errno) => Some(Answer::Error(errno)),
+        }
+    }
+
+    fn device_call(&self, call: &Notification, found: &Found<'_>) -> Result<DeviceCall, Errno> {
+        let request = word(call.args[1]);
+        let addr = if call.arch == Arch::I386 { u64::from(word(call.args[2])) } else { call.args[2] };
+        let node = found.node.node;
+        let file = self.registry.file(found)?;
+        let space = self.registry.space(&found.proc)?;
+        let transfer = Transfer { size: 0, from_user: false, to_user: false };
+        let args = Vec::new();
+        let mut device =
+            DeviceCall { id: call.id, tid: call.tid, space, node, file, request, addr, transfer, args };
+        device.read_args()?;
+        Ok(device)
+    }
+
+    fn dispatch(self: &Arc<Self>, pid: u32, mut call: DeviceCall) -> Option<Answer> {
+        // What was read came from the caller only if it still waits: its ids may have been reused.
+        if !self.listener.is_waiting(call.id) {
+            return None;
+        }
+        let pace = Pace::of(call.node, call.request, &call.args);
+        if pace == Pace::Short {
+            return Some(call.execute(&self.registry, &self.listener, &Interrupt::new()).into());
+        }
+        let (server, id) = (Arc::clone(self), call.id);
+        let job = move || {
+            let interrupt = Arc::new(Interrupt::new());
+            if pace == Pace::Blocking {
+                server.waits.add(id, pid, call.tid, &interrupt);
+            }
+            let result = call.execute(&server.registry, &server.listener, &interrupt);
+            server.waits.remove(id);
+            // The process's end must not wait for this thread to be reused.
+            drop(call);
+            server.answer(id, result.into());
+        };
+        match self.pool.run(Box::new(job)) {
+            Ok(()) => None,
+            Err(error) => {
+                log::error!("a call of the program fails with ENOMEM: {error}");
+                Some(Answer::Error(Errno::ENOMEM))
+            }
+        }
+    }
+
+    /// Shared mappings of device files go to the kernel when the device has the memory at that very
+    /// place of the file behind the node.
+    fn mmap(&self, call: &Notification) -> Answer {
+        let found = match self.registry.descriptor(call.tid, word(call.args[4]).cast_signed()) {
+            Ok(Descriptor::Device(found)) => found,
+            Ok(Descriptor::Foreign(_)) | Err(_) => return Answer::Continue,
+        };
+        let offset = call.args[5].checked_mul(Syscall::offset_unit(call.arch));
+        let Some(offset) = offset else { return Answer::Error(Errno::EOVERFLOW) };
+        let wants_write = call.args[2] & 2 != 0; // PROT_WRITE
+        let mapping = self.registry.file(&found).and_then(|file| {
+            let space = self.registry.space(&found.proc)?;
+            space.process.mmap(file, offset, call.args[1])
+        });
+        match mapping {
+            Ok(mapping) if wants_write && !mapping.writable => Answer::Error(Errno::EPERM),
+            Ok(mapping) if is_native(&mapping, found.node.fd.as_fd(), offset) => Answer::Continue,
+            Ok(_) => {
+                log::error!("a mapping of {:?} is not at its place in the file", found.node.node);
+                Answer::Error(Errno::EOPNOTSUPP)
+            }
+            Err(errno) => Answer::Error(errno),
+        }
+    }
+}
+
+/// Whether a mapping is the range of the file behind the node that the program asked for.
+fn is_native(mapping: &Mapping, node: BorrowedFd<'_>, offset: u64) -> bool {
+    let identity = |fd: BorrowedFd<'_>| fstat(fd).ok().map(|stat| (stat.st_dev, stat.st_ino));
+    mapping.offset == offset && identity(mapping.fd.as_fd().as_fd()) == identity(node)
+}
+
+/// The lower half of a register: descriptors and request codes are 32 bits wide.
+fn word(register: u64) -> u32 {
+    u32::try_from(register & 0xffff_ffff).unwrap_or(0)
+}

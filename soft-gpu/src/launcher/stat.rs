@@ -1,0 +1,272 @@
+//! `stat` and its kin on the device nodes: the files behind them are regular, devices they must seem.
+//!
+//! The reply is the one that the kernel gives for the file, with mode, size and device number of a
+//! character device. For paths only those are looked at that can be a device node by their last
+//! part; the rest continues at once.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use protocol::Errno;
+use protocol::kfd::UserMem;
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Stat, StatxFlags, fstat, open, openat2, statx};
+
+use super::filter::{Arch, Syscall};
+use super::memory::ProcessMem;
+use super::nodes::NodeFile;
+use super::notify::{Answer, Notification};
+use super::registry::{Descriptor, Registry};
+
+/// `PATH_MAX`.
+const PATH_MAX: usize = 4096;
+/// Permission bits of the nodes: what udev gives `/dev/kfd` on machines for everyone.
+const MODE: u32 = libc::S_IFCHR | 0o666;
+
+/// Answers a call of the `stat` family.
+pub fn answer(registry: &Registry, call: &Notification) -> Answer {
+    let Some(target) = Target::of(call) else { return Answer::Continue };
+    let Some(node) = target.node(registry, call.tid) else { return Answer::Continue };
+    let reply = match call.call {
+        Syscall::Statx => statx_reply(node, call.args[2], call.args[3]),
+        _ => fstat(&node.fd).ok().map(|stat| match call.arch {
+            Arch::X86_64 => stat_64(&stat, node),
+            Arch::I386 => stat_i386(&stat, node),
+        }),
+    };
+    let Some(reply) = reply else { return Answer::Continue };
+    match ProcessMem::new(call.tid).write(target.buffer, &reply) {
+        Ok(()) => Answer::Value(0),
+        Err(_) => Answer::Error(Errno::EFAULT),
+    }
+}
+
+/// What a call wants to know about.
+struct Target {
+    /// `None` for a call by descriptor.
+    path: Option<u64>,
+    dir: i32,
+    /// An empty path means the descriptor itself.
+    empty_is_dir: bool,
+    follow: bool,
+    buffer: u64,
+}
+
+impl Target {
+    fn of(call: &Notification) -> Option<Self> {
+        let [a0, a1, a2, a3, a4, _] = call.args;
+        let at = |flags: u64, buffer: u64| Self {
+            path: Some(a1),
+            dir: descriptor(a0),
+            empty_is_dir: flags & flag(libc::AT_EMPTY_PATH) != 0,
+            follow: flags & flag(libc::AT_SYMLINK_NOFOLLOW) == 0,
+            buffer,
+        };
+        let by_path =
+            |follow| Self { path: Some(a0), dir: libc::AT_FDCWD, empty_is_dir: false, follow, buffer: a1 };
+        match call.call {
+            Syscall::Stat => Some(by_path(true)),
+            Syscall::Lstat => Some(by_path(false)),
+            Syscall::Fstat => {
+                Some(Self { path: None, dir: descriptor(a0), empty_is_dir: true, follow: true, buffer: a1 })
+            }
+            Syscall::Fstatat => Some(at(a3, a2)),
+            Syscall::Statx => Some(at(a2, a4)),
+            _ => None,
+        }
+    }
+
+    fn node<'a>(&self, registry: &'a Registry, tid: u32) -> Option<&'a NodeFile> {
+        let path = match self.path {
+            None => return node_of_descriptor(registry, tid, self.dir),
+            Some(0) if self.empty_is_dir => Vec::new(),
+            Some(addr) => ProcessMem::new(tid).read_string(addr, PATH_MAX)?,
+        };
+        if path.is_empty() {
+            return if self.empty_is_dir { node_of_descriptor(registry, tid, self.dir) } else { None };
+        }
+        if !may_be_a_node(&path) {
+            return None;
+        }
+        if let Some(fd) = descriptor_link(&path) {
+            return if self.follow { node_of_descriptor(registry, tid, fd) } else { None };
+        }
+        let file = self.resolve(tid, &path)?;
+        registry.nodes.by_stat(&fstat(&file).ok()?)
+    }
+
+    /// Opens the path as the thread would, without opening what it leads to.
+    fn resolve(&self, tid: u32, path: &[u8]) -> Option<OwnedFd> {
+        let nofollow = if self.follow { OFlags::empty() } else { OFlags::NOFOLLOW };
+        let flags = OFlags::PATH | OFlags::CLOEXEC | nofollow;
+        let start = |what: &str| {
+            open(format!("/proc/{tid}/{what}"), OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()
+        };
+        if path.starts_with(b"/") {
+            return openat2(start("root")?, path, flags, Mode::empty(), ResolveFlags::IN_ROOT).ok();
+        }
+        let dir =
+            if self.dir == libc::AT_FDCWD { start("cwd")? } else { start(&format!("fd/{}", self.dir))? };
+        openat2(dir, path, flags, Mode::empty(), ResolveFlags::empty()).ok()
+    }
+}
+
+fn node_of_descriptor(registry: &Registry, tid: u32, fd: i32) -> Option<&NodeFile> {
+    match registry.descriptor(tid, fd) {
+        Ok(Descriptor::Device(found)) => Some(found.node),
+        _ => None,
+    }
+}
+
+/// Descriptors are 32-bit in registers whose upper half is unspecified.
+fn descriptor(register: u64) -> i32 {
+    i32::from_ne_bytes(low_word(register).to_ne_bytes())
+}
+
+fn low_word(register: u64) -> u32 {
+    u32::try_from(register & 0xffff_ffff).unwrap_or(0)
+}
+
+fn flag(flag: i32) -> u64 {
+    u64::from(flag.unsigned_abs())
+}
+
+/// Whether the last part of a path is a name that leads to a node: the nodes' own names, and the
+/// numbers in `/dev/fd` and `/proc/self/fd`.
+fn may_be_a_node(path: &[u8]) -> bool {
+    let name = path.rsplit(|byte| *byte == b'/').find(|part| !part.is_empty()).unwrap_or(path);
+    name == b"kfd"
+        || name.starts_with(b"renderD")
+        || name.ends_with(b"-render")
+        || descriptor_link(path).is_some()
+}
+
+fn descriptor_link(path: &[u8]) -> Option<i32> {
+    let number = [&b"/dev/fd/"[..], b"/proc/self/fd/", b"/proc/thread-self/fd/"]
+        .iter()
+        .find_map(|prefix| path.strip_prefix(*prefix))?;
+    std::str::from_utf8(number).ok()?.parse().ok()
+}
+
+/// Writes numbers at fixed offsets of a reply.
+struct Reply(Vec<u8>);
+
+impl Reply {
+    fn put(mut self, at: usize, bytes: &[u8]) -> Self {
+        self.0.iter_mut().skip(at).zip(bytes).for_each(|(to, from)| *to = *from);
+        self
+    }
+}
+
+/// `struct stat` of x86-64 (`arch/x86/include/uapi/asm/stat.h`), 144 bytes.
+fn stat_64(stat: &Stat, node: &NodeFile) -> Vec<u8> {
+    let (major, minor) = node.device_number();
+    Reply(vec![0; 144])
+        .put(0, &stat.st_dev.to_le_bytes())
+        .put(8, &stat.st_ino.to_le_bytes())
+        .put(16, &1u64.to_le_bytes())
+        .put(24, &MODE.to_le_bytes())
+        .put(28, &stat.st_uid.to_le_bytes())
+        .put(32, &stat.st_gid.to_le_bytes())
+        .put(40, &rustix::fs::makedev(major, minor).to_le_bytes())
+        .put(56, &4096u64.to_le_bytes())
+        .put(72, &stat.st_atime.to_le_bytes())
+        .put(88, &stat.st_mtime.to_le_bytes())
+        .put(104, &stat.st_ctime.to_le_bytes())
+        .0
+}
+
+/// `struct stat64` of i386, 96 bytes.
+fn stat_i386(stat: &Stat, node: &NodeFile) -> Vec<u8> {
+    let (major, minor) = node.device_number();
+    let seconds = |time: i64| low_word(time.cast_unsigned()).to_le_bytes();
+    Reply(vec![0; 96])
+        .put(0, &stat.st_dev.to_le_bytes())
+        .put(12, &low_word(stat.st_ino).to_le_bytes())
+        .put(16, &MODE.to_le_bytes())
+        .put(20, &1u32.to_le_bytes())
+        .put(24, &stat.st_uid.to_le_bytes())
+        .put(28, &stat.st_gid.to_le_bytes())
+        .put(32, &rustix::fs::makedev(major, minor).to_le_bytes())
+        .put(52, &4096u32.to_le_bytes())
+        .put(64, &seconds(stat.st_atime))
+        .put(72, &seconds(stat.st_mtime))
+        .put(80, &seconds(stat.st_ctime))
+        .put(88, &stat.st_ino.to_le_bytes())
+        .0
+}
+
+/// `struct statx` (`include/uapi/linux/stat.h`), 256 bytes, for the flags and the mask of the caller.
+fn statx_reply(node: &NodeFile, flags: u64, mask: u64) -> Option<Vec<u8>> {
+    let sync = AtFlags::from_bits_retain(low_word(flags)) & AtFlags::from_bits_retain(0x6000);
+    let mask = StatxFlags::from_bits_retain(low_word(mask));
+    let own = statx(node.fd.as_fd(), "", sync | AtFlags::EMPTY_PATH, mask).ok()?;
+    let (major, minor) = node.device_number();
+    let mode = u16::try_from(MODE).unwrap_or(0);
+    let reply = Reply(vec![0; 256])
+        .put(0, &own.stx_mask.to_le_bytes())
+        .put(4, &4096u32.to_le_bytes())
+        .put(16, &1u32.to_le_bytes())
+        .put(20, &own.stx_uid.to_le_bytes())
+        .put(24, &own.stx_gid.to_le_bytes())
+        .put(28, &mode.to_le_bytes())
+        .put(32, &own.stx_ino.to_le_bytes())
+        .put(64, &own.stx_atime.tv_sec.to_le_bytes())
+        .put(80, &own.stx_btime.tv_sec.to_le_bytes())
+        .put(96, &own.stx_ctime.tv_sec.to_le_bytes())
+        .put(112, &own.stx_mtime.tv_sec.to_le_bytes())
+        .put(128, &major.to_le_bytes())
+        .put(132, &minor.to_le_bytes())
+        .put(136, &own.stx_dev_major.to_le_bytes())
+        .put(140, &own.stx_dev_minor.to_le_bytes());
+    Some(reply.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_paths_that_can_lead_to_a_node_are_resolved() {
+        for path in [
+            "/dev/kfd",
+            "kfd",
+            "/dev/dri/renderD128",
+            "/dev/dri/by-path/pci-0000:c1:00.0-render",
+            "/dev/kfd/",
+        ] {
+            assert!(may_be_a_node(path.as_bytes()), "{path}");
+        }
+        for path in ["/lib/libc.so.6", "/dev", "", "/", "/proc/self/fd", "/dev/kfd2"] {
+            assert!(!may_be_a_node(path.as_bytes()), "{path}");
+        }
+    }
+
+    #[test]
+    fn descriptor_links_name_descriptors() {
+        assert_eq!(descriptor_link(b"/proc/self/fd/17"), Some(17));
+        assert_eq!(descriptor_link(b"/dev/fd/3"), Some(3));
+        assert_eq!(descriptor_link(b"/dev/fd/3x"), None);
+        assert_eq!(descriptor_link(b"/dev/fd/99999999999"), None);
+    }
+
+    #[test]
+    fn replies_describe_a_character_device_at_the_offsets_of_the_abi() {
+        let files = crate::BackingFiles::anonymous(&[129]).unwrap();
+        let nodes = super::super::nodes::Nodes::new(&files).unwrap();
+        let node = nodes.iter().nth(1).unwrap();
+        let reply = stat_64(&fstat(&node.fd).unwrap(), node);
+        // The offsets of libc's own struct are the independent source.
+        let at = std::mem::offset_of!(libc::stat, st_rdev);
+        let rdev = u64::from_le_bytes(reply[at..at + 8].try_into().unwrap());
+        assert_eq!((libc::major(rdev), libc::minor(rdev)), (226, 129));
+        let at = std::mem::offset_of!(libc::stat, st_mode);
+        assert_eq!(u32::from_le_bytes(reply[at..at + 4].try_into().unwrap()), 0o020_666);
+        assert_eq!(reply.len(), size_of::<libc::stat>());
+
+        let reply = statx_reply(node, 0, 0x7ff).unwrap();
+        let at = std::mem::offset_of!(libc::statx, stx_rdev_minor);
+        assert_eq!(u32::from_le_bytes(reply[at..at + 4].try_into().unwrap()), 129);
+        let at = std::mem::offset_of!(libc::statx, stx_mode);
+        assert_eq!(u16::from_le_bytes(reply[at..at + 2].try_into().unwrap()), 0o020_666);
+        assert_eq!(reply.len(), size_of::<libc::statx>());
+    }
+}

@@ -1,0 +1,262 @@
+//! What the launcher tests share: a device that needs no GPU, programs to run on it, and a supervisor
+//! process to run them under.
+//!
+//! The supervisor is the test executable itself, started again with a variable set: see
+//! [`supervise_if_asked`].
+
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use protocol::Errno;
+use protocol::kfd::topology::Tree;
+use protocol::kfd::{Call, Caller, FileId, Kfd, Mapping, Node, Process, Transfer};
+use protocol::kfd::{request_nr, request_reads, request_size, request_writes};
+use softgpu::BackingFiles;
+use softgpu::launcher::{LaunchError, Options, Prepared, die_of};
+
+const SUPERVISE: &str = "KFDVIRT_TEST_SUPERVISE";
+
+/// A device with one GPU node that answers GET_VERSION, counts GET_CLOCK_COUNTERS calls, and whose
+/// WAIT_EVENTS waits for its time-out or an interrupt.
+pub struct TestKfd {
+    files: BackingFiles,
+    next_file: AtomicU64,
+    counter: Arc<AtomicU64>,
+}
+
+struct TestProcess {
+    kfd: Arc<dyn Fn() -> FileId + Send + Sync>,
+    caller: Caller,
+    opened: Mutex<HashMap<FileId, Node>>,
+    counter: Arc<AtomicU64>,
+    render: Option<Arc<std::os::fd::OwnedFd>>,
+}
+
+pub fn topology() -> Tree {
+    let mut tree = Tree::default();
+    let mut add = |path: &str, text: &str| tree.files.insert(path.to_owned(), text.into());
+    add("generation_id", "1\n");
+    add("system_properties", "platform_oem 0\nplatform_id 0\nplatform_rev 0\n");
+    add("nodes/0/gpu_id", "0\n");
+    add("nodes/0/properties", "cpu_cores_count 2\n");
+    add("nodes/1/gpu_id", "1234\n");
+    add(
+        "nodes/1/properties",
+        "simd_count 416\nvendor_id 4098\ndevice_id 29711\nlocation_id 49408\ndomain 0\ndrm_render_minor 128\n",
+    );
+    tree
+}
+
+impl Kfd for TestKfd {
+    fn topology(&self) -> Result<Tree, Errno> {
+        Ok(topology())
+    }
+
+    fn attach(&self, caller: Caller) -> Result<Arc<dyn Process>, Errno> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let _ = &self.next_file;
+        let render = self.files.render.first().and_then(|(_, fd)| fd.try_clone().ok()).map(Arc::new);
+        Ok(Arc::new(TestProcess {
+            kfd: Arc::new(|| FileId(NEXT.fetch_add(1, Ordering::SeqCst))),
+            caller,
+            opened: Mutex::default(),
+            counter: Arc::clone(&self.counter),
+            render,
+        }))
+    }
+}
+
+impl Process for TestProcess {
+    fn open(&self, node: Node) -> Result<FileId, Errno> {
+        let id = (self.kfd)();
+        self.opened.lock().unwrap().insert(id, node);
+        Ok(id)
+    }
+
+    fn close(&self, file: FileId) {
+        self.opened.lock().unwrap().remove(&file);
+    }
+
+    fn transfer(&self, file: FileId, request: u32) -> Result<Transfer, Errno> {
+        if !self.opened.lock().unwrap().contains_key(&file) {
+            return Err(Errno::EBADF);
+        }
+        let (from_user, to_user) = (request_writes(request), request_reads(request));
+        Ok(Transfer { size: request_size(request), from_user, to_user })
+    }
+
+    fn ioctl(&self, file: FileId, request: u32, args: &mut [u8], call: &dyn Call) -> Result<i32, Errno> {
+        if !self.opened.lock().unwrap().contains_key(&file) {
+            return Err(Errno::EBADF);
+        }
+        match request_nr(request) {
+            0x01 => {
+                args.get_mut(..8).ok_or(Errno::EINVAL)?.copy_from_slice(&[1, 0, 0, 0, 17, 0, 0, 0]);
+                Ok(0)
+            }
+            // GET_CLOCK_COUNTERS: gpu_clock_counter is the number of calls so far, of all processes;
+            // cpu_clock_counter the number of open files of this one.
+            0x05 => {
+                let count = self.counter.fetch_add(1, Ordering::SeqCst) + 1;
+                args.get_mut(..8).ok_or(Errno::EINVAL)?.copy_from_slice(&count.to_le_bytes());
+                let open = self.opened.lock().unwrap().len() as u64;
+                args.get_mut(8..16).ok_or(Errno::EINVAL)?.copy_from_slice(&open.to_le_bytes());
+                Ok(0)
+            }
+            0x0c => wait(args, call),
+            // AMDKFD_IOC_SMI_EVENTS stands for calls that return a descriptor.
+            0x1f => {
+                let (read, _) = rustix::pipe::pipe().map_err(|_| Errno::EMFILE)?;
+                let fd = call.install(read)?;
+                args.get_mut(4..8).ok_or(Errno::EINVAL)?.copy_from_slice(&fd.to_le_bytes());
+                Ok(0)
+            }
+            _ => Err(Errno::ENOTTY),
+        }
+    }
+
+    fn mmap(&self, file: FileId, offset: u64, len: u64) -> Result<Mapping, Errno> {
+        if self.opened.lock().unwrap().get(&file) != Some(&Node::Render(128)) || offset >= 1 << 20 {
+            return Err(Errno::EINVAL);
+        }
+        let fd = Arc::clone(self.render.as_ref().ok_or(Errno::EINVAL)?);
+        Ok(Mapping { fd, offset, len, writable: true })
+    }
+}
+
+/// Sleeps in small steps until the time-out, which it keeps in the arguments as the kernel does.
+fn wait(args: &mut [u8], call: &dyn Call) -> Result<i32, Errno> {
+    let timeout: [u8; 4] = args.get(16..20).and_then(|b| b.try_into().ok()).ok_or(Errno::EINVAL)?;
+    let deadline = Instant::now() + Duration::from_millis(u32::from_le_bytes(timeout).into());
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if call.interrupt().fired() {
+            let left = u32::try_from(left.as_millis()).unwrap_or(u32::MAX);
+            args.get_mut(16..20).ok_or(Errno::EINVAL)?.copy_from_slice(&left.to_le_bytes());
+            return Err(Errno::ERESTARTSYS);
+        }
+        if left.is_zero() {
+            args.get_mut(20..24).ok_or(Errno::EINVAL)?.copy_from_slice(&1u32.to_le_bytes());
+            return Ok(0);
+        }
+        std::thread::sleep(left.min(Duration::from_millis(1)));
+    }
+}
+
+impl Drop for TestProcess {
+    fn drop(&mut self) {
+        log::debug!("process {} is released", self.caller.pid);
+    }
+}
+
+/// In a process that [`launch`] started: runs the program under the launcher and ends as it ended.
+pub fn supervise_if_asked() {
+    let Some(command) = std::env::var_os(SUPERVISE) else { return };
+    let mut words = command.to_str().unwrap().split('\u{1f}').map(OsString::from);
+    let program = words.next().unwrap();
+    let env = vec![(OsString::from(SUPERVISE), OsString::new())];
+    let options = Options { program, args: words.collect(), env };
+    match supervise(options) {
+        Ok(status) => end_like(status),
+        Err(error) => {
+            eprintln!("supervisor: {error}");
+            std::process::exit(125);
+        }
+    }
+}
+
+fn supervise(options: Options) -> Result<ExitStatus, LaunchError> {
+    let prepared = Prepared::new(&topology(), options)?;
+    let files = prepared.backing_files().unwrap();
+    let counter = Arc::new(AtomicU64::new(0));
+    prepared.run(Arc::new(TestKfd { files, next_file: AtomicU64::new(1), counter }))
+}
+
+fn end_like(status: ExitStatus) -> ! {
+    use std::os::unix::process::ExitStatusExt;
+    match status.signal() {
+        Some(signal) => die_of(signal),
+        None => std::process::exit(status.code().unwrap_or(125)),
+    }
+}
+
+/// A command that runs `words` under a supervisor process.
+pub fn launch(words: &[&str]) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["supervisor_process", "--exact", "--nocapture", "--quiet"])
+        .env(SUPERVISE, words.join("\u{1f}"))
+        .stdin(Stdio::null());
+    command
+}
+
+/// How a command ended and what it printed.
+#[derive(Debug)]
+pub struct Outcome {
+    pub status: ExitStatus,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+/// Runs a command; after `limit` it is killed and the test fails with what it printed.
+pub fn finish(mut command: Command, limit: Duration) -> Outcome {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let (stdout, stderr) = (reader(child.stdout.take()), reader(child.stderr.take()));
+    let status = wait_for(&mut child, limit);
+    let outcome = |status| Outcome { status, stdout: stdout.join().unwrap(), stderr: stderr.join().unwrap() };
+    match status {
+        Some(status) => outcome(status),
+        None => {
+            child.kill().unwrap();
+            let status = child.wait().unwrap();
+            panic!("{command:?} took longer than {limit:?}: {:?}", outcome(status));
+        }
+    }
+}
+
+fn reader(pipe: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = pipe.unwrap().read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+/// Waits for a child up to a deadline.
+pub fn wait_for(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
+    let deadline = Instant::now() + limit;
+    while Instant::now() < deadline {
+        if let Some(status) = child.try_wait().unwrap() {
+            return Some(status);
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    None
+}
+
+/// Compiles `tests/programs/NAME.c` as a static program, once per test process.
+pub fn program(name: &str) -> PathBuf {
+    static BUILD: Mutex<()> = Mutex::new(());
+    let _guard = BUILD.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/programs/{name}.c"));
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("programs-{}", std::process::id()));
+    let binary = dir.join(name);
+    if !binary.exists() {
+        std::fs::create_dir_all(&dir).unwrap();
+        let status = Command::new("cc")
+            .args(["-O1", "-Wall", "-Werror", "-static", "-pthread", "-o"])
+            .args([&binary, &source])
+            .status()
+            .expect("the tests need a C compiler");
+        assert!(status.success(), "cannot compile {}", source.display());
+    }
+    binary
+}
