@@ -53,6 +53,7 @@ errnos! {
     EOPNOTSUPP = 95, "Operation not supported.";
     EADDRINUSE = 98, "Address already in use.";
     ETIMEDOUT = 110, "Connection timed out.";
+    EALREADY = 114, "Operation already in progress.";
     ERESTARTSYS = 512, "Kernel-internal: restart the call, or EINTR where the handler says so.";
 }
 

@@ -19,6 +19,7 @@ use crate::server::files::FileTable;
 use crate::server::memory::DeviceMemory;
 use crate::server::memory::bo::MmapNodes;
 use crate::server::process::{Client, ProcessState};
+use crate::server::smi::SmiClients;
 
 /// What a software GPU is made from.
 #[derive(Debug)]
@@ -116,6 +117,8 @@ pub(crate) struct Gpu {
     pub(crate) nodes: MmapNodes,
     /// The registers that programs may write (MMIO remap), a page of the `kfd` file.
     pub(crate) mmio: HostMem,
+    /// Who reads what happens to the GPU.
+    pub(crate) smi: SmiClients,
     /// First page of the render file, never given out.
     _first_page: Option<HostMem>,
 }
@@ -153,7 +156,7 @@ impl Device {
             let (arena, _first_page) = arena(format!("renderD{render_minor}"), fd, RENDER_FILE_SIZE)?;
             let mmio = kfd_arena.alloc(PAGE_SIZE, PAGE_SIZE).map_err(|error| map_error("kfd", error))?;
             let nodes = MmapNodes::default();
-            gpus.push(Arc::new(Gpu { spec: spec.clone(), arena, nodes, mmio, _first_page }));
+            gpus.push(Arc::new(Gpu { spec: spec.clone(), arena, nodes, mmio, smi: SmiClients::default(), _first_page }));
         }
         let vram = machine.gpus.iter().map(|gpu| gpu.vram.size).collect();
         let memory = DeviceMemory::new(machine.system_memory(), vram)

@@ -7,7 +7,7 @@ use protocol::kfd::structs::UapiStruct;
 use protocol::kfd::{Call, Caller, FileId, Mapping};
 
 use super::process::ProcessState;
-use super::{events, memory, misc};
+use super::{debug, events, memory, misc, smi};
 use crate::device::Device;
 use crate::kernel::Kernel;
 
@@ -53,6 +53,9 @@ pub(crate) fn run(cx: &Cx<'_>, ioctl: Ioctl, args: &mut [u8]) -> Result<i32, Err
         | Ioctl::DbgUnregisterDeprecated
         | Ioctl::DbgAddressWatchDeprecated
         | Ioctl::DbgWaveControlDeprecated => misc::deprecated_debugger(),
+        Ioctl::RuntimeEnable => with(args, |a| debug::runtime_enable(cx, a)),
+        Ioctl::DbgTrap => with(args, |a| debug::debug_trap(cx, a)),
+        Ioctl::SmiEvents => with(args, |a| smi::smi_events(cx, a)),
         Ioctl::CreateEvent => with(args, |a| events::create(cx, a)),
         Ioctl::DestroyEvent => with(args, |a| events::destroy(cx, a)),
         Ioctl::SetEvent => with(args, |a| events::set(cx, a)),

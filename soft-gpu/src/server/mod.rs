@@ -4,6 +4,7 @@
 //! ioctl number. The handlers are in modules by subject. Each error number is the one that Linux 6.12 gives for
 //! the same call, and where kernels differ [`Kernel`](crate::Kernel) decides.
 
+pub(crate) mod debug;
 pub(crate) mod dispatch;
 pub(crate) mod drm;
 pub(crate) mod events;
@@ -13,3 +14,7 @@ mod misc;
 pub(crate) mod process;
 #[cfg(test)]
 pub(crate) mod rig;
+mod sleep;
+pub(crate) mod smi;
+#[cfg(test)]
+mod tests;

@@ -12,11 +12,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use protocol::Errno;
+use protocol::kfd::constants::ExceptionCode;
+use protocol::kfd::types::QueueSnapshotEntry;
 use protocol::kfd::{Call, Caller, FileId, Mapping, Node, Process, Transfer, request_nr, request_size};
 
+use super::debug::{self, Debug};
 use super::dispatch::{self, Cx};
 use super::drm::{self, DrmFile};
-use super::events::Events;
+use super::events::{self, Events};
 use super::files::OpenFile;
 use super::memory::Memory;
 use crate::device::Device;
@@ -36,6 +39,7 @@ pub(crate) struct Client {
 pub(crate) struct ProcessState {
     pub(crate) caller: Caller,
     pub(crate) device: Arc<Device>,
+    pub(crate) debug: Debug,
     pub(crate) events: Events,
     pub(crate) memory: Memory,
     /// Whether faulting accesses of the GPU are retried (`xnack_enabled`).
@@ -45,7 +49,14 @@ pub(crate) struct ProcessState {
 impl ProcessState {
     fn new(device: Arc<Device>, caller: Caller) -> Self {
         let memory = Memory::new(&device, caller.id);
-        Self { events: Events::new(device.kernel), memory, xnack: AtomicBool::new(false), caller, device }
+        Self {
+            debug: Debug::default(),
+            events: Events::new(device.kernel),
+            memory,
+            xnack: AtomicBool::new(false),
+            caller,
+            device,
+        }
     }
 
     /// Whether faulting accesses of the GPU are retried. Off at first, as on every GPU of the profiles
@@ -59,11 +70,37 @@ impl ProcessState {
         self.xnack.store(on, Ordering::Relaxed);
     }
 
+    /// Whether the process has user mode queues.
+    pub(crate) fn has_queues(&self) -> bool {
+        false
+    }
+
+    /// Whether it has this one.
+    pub(crate) fn has_queue(&self, _queue_id: u32) -> bool {
+        false
+    }
+
+    /// Its queues, for a debugger.
+    pub(crate) fn queue_entries(&self) -> Vec<QueueSnapshotEntry> {
+        Vec::new()
+    }
+
+    /// `kfd_send_exception_to_runtime`. A queue that does not exist is no error.
+    pub(crate) fn send_queue_exception(&self, _queue_id: u32, _exceptions: u64) {}
+
     /// The end of the process (`kfd_process_notifier_release`): queues stop first, because they use memory and
     /// signal events, then memory goes, then events.
     fn exit(&self) {
         self.device.remove_process(self.caller.id);
-        self.memory.exit();
+        let memory = Memory::new(&device, caller.id);
+        Self {
+            debug: Debug::default(),
+            events: Events::new(device.kernel),
+            memory,
+            xnack: AtomicBool::new(false),
+            caller,
+            device,
+        }
         self.events.exit();
     }
 }
@@ -81,7 +118,15 @@ impl Interrupts for ProcessState {
 
     fn memory_fault(&self, gpu_id: u32, fault: GpuFault) {
         log::warn!("process {}: {fault} on GPU {gpu_id:#x}", self.caller.pid);
-        self.events.memory_fault(gpu_id, &fault);
+        if let Some(gpu) = self.device.gpu(gpu_id) {
+            gpu.smi.vm_fault(self.caller.pid);
+        }
+        // kfd_set_dbg_ev_from_interrupt: the runtime hears of what no debugger takes.
+        let data = events::fault_data(gpu_id, &fault);
+        let violation = ExceptionCode::DEVICE_MEMORY_VIOLATION.mask().unwrap_or(0);
+        if !self.debug.raise_fault(violation, data) {
+            self.events.memory_exception(data);
+        }
     }
 
     fn queue_exception(&self, queue_id: u32, exceptions: u64) {

@@ -16,7 +16,7 @@ use protocol::Errno;
 use protocol::kfd::args::{CreateEventArgs, DestroyEventArgs, ResetEventArgs, SetEventArgs, WaitEventsArgs};
 use protocol::kfd::constants::EventType;
 
-pub(crate) use table::Events;
+pub(crate) use table::{Events, fault_data};
 
 use super::dispatch::Cx;
 

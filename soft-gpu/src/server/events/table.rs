@@ -112,6 +112,22 @@ impl Event {
     }
 }
 
+/// What a memory event tells about a fault (`kfd_signal_vm_fault_event`).
+pub(crate) fn fault_data(gpu_id: u32, fault: &GpuFault) -> HsaMemoryExceptionData {
+    HsaMemoryExceptionData {
+        failure: MemoryExceptionFailure {
+            not_present: u32::from(fault.not_present),
+            read_only: u32::from(fault.write && !fault.not_present),
+            no_execute: 0,
+            imprecise: 0,
+        },
+        // The hardware reports the page.
+        va: fault.va & !0xfff,
+        gpu_id,
+        error_type: 0,
+    }
+}
+
 impl Events {
     pub(crate) fn new(kernel: Kernel) -> Self {
         Self {
@@ -268,19 +284,7 @@ impl Events {
     }
 
     /// `kfd_signal_vm_fault_event`: tells every memory event of the process.
-    pub(crate) fn memory_fault(&self, gpu_id: u32, fault: &GpuFault) {
-        let data = HsaMemoryExceptionData {
-            failure: MemoryExceptionFailure {
-                not_present: u32::from(fault.not_present),
-                read_only: u32::from(fault.write && !fault.not_present),
-                no_execute: 0,
-                imprecise: 0,
-            },
-            // The hardware reports the page.
-            va: fault.va & !0xfff,
-            gpu_id,
-            error_type: 0,
-        };
+    pub(crate) fn memory_exception(&self, data: HsaMemoryExceptionData) {
         let mut table = self.lock();
         for event in table.others_of(EventType::MEMORY) {
             event.memory = data;

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::task::{Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
@@ -13,6 +12,7 @@ use protocol::kfd::types::EventData;
 use protocol::kfd::{Call, UserMem};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
+use super::super::sleep::unparker;
 use super::table::{Events, Registration, Table};
 
 /// Most events in one call. The kernel allocates 56 bytes for each in one piece, of at most 4 MiB
@@ -81,15 +81,6 @@ impl Waiter {
             }
         }
         if activated == self.slots.len() { WaitResult::COMPLETE } else { WaitResult::TIMEOUT }
-    }
-}
-
-/// Wakes the sleeping thread when the call is interrupted.
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
     }
 }
 
@@ -203,9 +194,7 @@ fn sleep(
         WAIT_FOREVER => None,
         ms => Some(Duration::from_millis(u64::from(ms.min(i32::MAX as u32)))),
     };
-    let waker = Waker::from(Arc::new(Unpark(waiter.thread.clone())));
-    let interrupted = call.interrupt().wake_on_fire(waker);
-    let mut fired = interrupted;
+    let mut fired = call.interrupt().wake_on_fire(unparker(waiter.thread.clone()));
     loop {
         let left = timeout.map(|timeout| timeout.saturating_sub(started.elapsed()));
         if fired {

@@ -1,0 +1,187 @@
+//! The way of a call to its handler, against `kfd_ioctl`, `kfd_open` and `kfd_mmap` of Linux 6.12.
+
+use protocol::Errno;
+use protocol::drm::DrmIoctl;
+use protocol::kfd::args::GetVersionArgs;
+use protocol::kfd::constants::MmapType;
+use protocol::kfd::ioctl::Ioctl;
+use protocol::kfd::{FileId, Kfd, Node, Transfer};
+
+use super::rig::{Program, attach, drm_request, machine};
+use crate::local_mem::LocalCall;
+use crate::{Kernel, Profile};
+
+/// A request with this number, and a size that no struct has.
+fn numbered(nr: u32) -> u32 {
+    0xc003_4b00 | nr
+}
+
+fn transfer(program: &Program, nr: u32) -> Result<Transfer, Errno> {
+    program.process.transfer(program.kfd, numbered(nr))
+}
+
+#[test]
+fn numbers_outside_the_kernels_table_are_enotty() {
+    let missing = |kernel: Kernel| -> Vec<u32> {
+        let profile = Profile::Mi210;
+        let program = Program::start(&machine(profile, kernel));
+        (0..256).filter(|&nr| transfer(&program, nr) == Err(Errno::ENOTTY)).collect()
+    };
+    // AMDKFD_COMMAND_START is 1; 6.12 ends with DBG_TRAP, 7.3 with PROFILER; ROCm's own table has a second
+    // range with a hole at 0x82.
+    let all_but = |present: &[std::ops::RangeInclusive<u32>]| -> Vec<u32> {
+        (0..256).filter(|nr| !present.iter().any(|range| range.contains(nr))).collect()
+    };
+    assert_eq!(missing(Kernel::Linux6_12), all_but(&[0x01..=0x26]));
+    assert_eq!(missing(Kernel::Linux7_3), all_but(&[0x01..=0x28]));
+    assert_eq!(missing(Kernel::Rocm), all_but(&[0x01..=0x27, 0x80..=0x81, 0x83..=0x87]));
+}
+
+#[test]
+fn type_letter_direction_and_size_of_a_request_do_not_matter() {
+    // "Do not trust userspace, use our own definition": only _IOC_NR selects.
+    let program = Program::start(&machine(Profile::CpuOnly, Kernel::Linux6_12));
+    for request in [0x0000_0001, 0x4008_0001, 0x8008_5401, 0xc00c_ff01] {
+        let transfer = program.process.transfer(program.kfd, request).expect("GET_VERSION");
+        assert!(!transfer.from_user && transfer.to_user, "{request:#x}");
+        assert_eq!(transfer.size, protocol::kfd::request_size(request), "{request:#x}");
+    }
+}
+
+#[test]
+fn short_request_gets_the_first_bytes_and_a_long_one_keeps_its_tail() {
+    // asize is the larger of both sizes, and usize bytes are copied each way.
+    let program = Program::start(&machine(Profile::CpuOnly, Kernel::Linux6_12));
+    let mut short = [0xee; 4];
+    let call = LocalCall::new();
+    assert_eq!(program.process.ioctl(program.kfd, 0x8004_4b01, &mut short, &call), Ok(0));
+    assert_eq!(short, [1, 0, 0, 0]);
+    let mut long = [0xee; 12];
+    assert_eq!(program.process.ioctl(program.kfd, 0x800c_4b01, &mut long, &call), Ok(0));
+    assert_eq!(long, [1, 0, 0, 0, 17, 0, 0, 0, 0xee, 0xee, 0xee, 0xee]);
+    let mut none = [];
+    assert_eq!(program.process.ioctl(program.kfd, 0x0000_4b01, &mut none, &call), Ok(0));
+}
+
+#[test]
+fn each_kernel_has_its_version() {
+    for (kernel, minor) in [(Kernel::Linux6_12, 17), (Kernel::Linux7_3, 23), (Kernel::Rocm, 19)] {
+        let program = Program::start(&machine(Profile::Mi210, kernel));
+        let mut args = GetVersionArgs::default();
+        assert_eq!(program.ioctl(Ioctl::GetVersion, &mut args), Ok(0));
+        assert_eq!((args.major_version, args.minor_version), (1, minor));
+    }
+}
+
+#[test]
+fn descriptor_of_another_process_is_ebadf() {
+    // "Using KFD FD in wrong process", but an unknown number is ENOTTY before that.
+    let gpu = machine(Profile::CpuOnly, Kernel::Linux6_12);
+    let opener = Program::start(&gpu);
+    let child = attach(&gpu, true);
+    assert_eq!(child.transfer(opener.kfd, numbered(1)), Err(Errno::EBADF));
+    assert_eq!(child.transfer(opener.kfd, numbered(0x7f)), Err(Errno::ENOTTY));
+    let mut args = [0; 8];
+    assert_eq!(child.ioctl(opener.kfd, 0x8008_4b01, &mut args, &LocalCall::new()), Err(Errno::EBADF));
+    let own = child.open(Node::Kfd).expect("a child opens its own");
+    assert!(child.transfer(own, numbered(1)).is_ok());
+    assert_eq!(child.transfer(opener.kfd, numbered(1)), Err(Errno::EBADF));
+}
+
+#[test]
+fn closed_and_unknown_files_are_ebadf() {
+    let program = Program::start(&machine(Profile::CpuOnly, Kernel::Linux6_12));
+    assert_eq!(program.process.transfer(FileId(u64::MAX), numbered(1)), Err(Errno::EBADF));
+    program.process.close(FileId(u64::MAX));
+    program.process.close(program.kfd);
+    program.process.close(program.kfd);
+    assert_eq!(program.process.transfer(program.kfd, numbered(1)), Err(Errno::EBADF));
+    assert_eq!(program.process.mmap(program.kfd, 0, 4096).err(), Some(Errno::EBADF));
+}
+
+#[test]
+fn end_of_a_process_closes_its_kfd_files_and_leaves_render_files() {
+    let gpu = machine(Profile::Mi210, Kernel::Linux6_12);
+    let minor = gpu.device().machine.render_minors()[0];
+    let program = Program::start(&gpu);
+    let render = program.process.open(Node::Render(minor)).expect("render node");
+    let other = attach(&gpu, false);
+    drop(program);
+    assert_eq!(gpu.device().files.len(), 1, "a render node file lives on in whoever has it");
+    assert!(gpu.processes().is_empty());
+    assert!(other.transfer(render, drm_request(DrmIoctl::Version)).is_ok());
+    other.close(render);
+    assert_eq!(gpu.device().files.len(), 0);
+}
+
+#[test]
+fn without_a_gpu_linux_7_3_cannot_open_kfd() {
+    // kfd_create_process of 7.2 and later; 6.12 has no such check.
+    let open = |profile, kernel| attach(&machine(profile, kernel), true).open(Node::Kfd).err();
+    assert_eq!(open(Profile::CpuOnly, Kernel::Linux7_3), Some(Errno::EINVAL));
+    assert_eq!(open(Profile::CpuOnly, Kernel::Linux6_12), None);
+    assert_eq!(open(Profile::Mi210, Kernel::Linux7_3), None);
+}
+
+#[test]
+fn render_nodes_exist_for_gpus_only() {
+    let process = attach(&machine(Profile::CpuOnly, Kernel::Linux6_12), true);
+    assert_eq!(process.open(Node::Render(128)).err(), Some(Errno::ENOENT));
+}
+
+#[test]
+fn criu_needs_privileges() {
+    // KFD_IOC_FLAG_CHECKPOINT_RESTORE.
+    let gpu = machine(Profile::CpuOnly, Kernel::Linux6_12);
+    let may = |privileged| {
+        let process = attach(&gpu, privileged);
+        let kfd = process.open(Node::Kfd).expect("open");
+        process.transfer(kfd, Ioctl::CriuOp.request()).map(|_| ())
+    };
+    assert_eq!(may(false), Err(Errno::EACCES));
+    assert_eq!(may(true), Ok(()));
+}
+
+#[test]
+fn mmap_of_what_is_not_there_tells_the_kind() {
+    // kfd_mmap: no GPU in the offset is ENODEV, no event page EINVAL.
+    let program = Program::start(&machine(Profile::CpuOnly, Kernel::Linux6_12));
+    let mmap = |offset| program.process.mmap(program.kfd, offset, 4096).err();
+    assert_eq!(mmap(MmapType::MMIO.0), Some(Errno::ENODEV));
+    assert_eq!(mmap(MmapType::DOORBELL.0), Some(Errno::ENODEV));
+    assert_eq!(mmap(MmapType::RESERVED_MEM.0), Some(Errno::ENODEV));
+    assert_eq!(mmap(MmapType::EVENTS.0), Some(Errno::EINVAL));
+}
+
+#[test]
+fn mmap_in_another_process_is_that_processs_own() {
+    // kfd_mmap of 6.12 looks up the caller's process (kfd_get_process: EINVAL for one that never opened KFD);
+    // 7.3 compares with the opener.
+    for (kernel, errno) in [(Kernel::Linux6_12, Errno::EINVAL), (Kernel::Linux7_3, Errno::EBADF)] {
+        let gpu = machine(Profile::Mi210, kernel);
+        let opener = Program::start(&gpu);
+        let child = attach(&gpu, false);
+        assert_eq!(child.mmap(opener.kfd, MmapType::EVENTS.0, 4096).err(), Some(errno));
+    }
+}
+
+#[test]
+fn every_number_answers_without_arguments() {
+    // No handler may rely on bytes that a request does not have.
+    for profile in [Profile::CpuOnly, Profile::Mi210, Profile::Rx7900xtx] {
+        for kernel in Kernel::ALL {
+            if profile == Profile::CpuOnly && kernel == Kernel::Linux7_3 {
+                continue;
+            }
+            let gpu = machine(profile, kernel);
+            for nr in 0..256 {
+                let program = Program::start(&gpu);
+                let call = LocalCall::new();
+                protocol::kfd::Call::interrupt(&call).fire();
+                let result = program.process.ioctl(program.kfd, 0x4b00 | nr, &mut [], &call);
+                assert!(result.is_ok_and(|value| value == 0) || result.is_err(), "{nr:#x}");
+            }
+            drop(gpu.topology());
+        }
+    }
+}
