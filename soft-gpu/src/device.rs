@@ -156,7 +156,14 @@ impl Device {
             let (arena, _first_page) = arena(format!("renderD{render_minor}"), fd, RENDER_FILE_SIZE)?;
             let mmio = kfd_arena.alloc(PAGE_SIZE, PAGE_SIZE).map_err(|error| map_error("kfd", error))?;
             let nodes = MmapNodes::default();
-            gpus.push(Arc::new(Gpu { spec: spec.clone(), arena, nodes, mmio, smi: SmiClients::default(), _first_page }));
+            gpus.push(Arc::new(Gpu {
+                spec: spec.clone(),
+                arena,
+                nodes,
+                mmio,
+                smi: SmiClients::default(),
+                _first_page,
+            }));
         }
         let vram = machine.gpus.iter().map(|gpu| gpu.vram.size).collect();
         let memory = DeviceMemory::new(machine.system_memory(), vram)

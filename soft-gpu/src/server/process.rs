@@ -92,15 +92,7 @@ impl ProcessState {
     /// signal events, then memory goes, then events.
     fn exit(&self) {
         self.device.remove_process(self.caller.id);
-        let memory = Memory::new(&device, caller.id);
-        Self {
-            debug: Debug::default(),
-            events: Events::new(device.kernel),
-            memory,
-            xnack: AtomicBool::new(false),
-            caller,
-            device,
-        }
+        self.memory.exit();
         self.events.exit();
     }
 }
