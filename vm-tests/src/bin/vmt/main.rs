@@ -1,5 +1,7 @@
 //! `vmt`: the harness by hand.
 
+mod measure;
+
 use std::{path::PathBuf, process::ExitCode, time::Instant};
 
 use clap::{Parser, Subcommand};
@@ -17,6 +19,8 @@ struct Cli {
 enum Verb {
     /// Make everything that the tests keep in the cache, and print where it is and how long it took.
     Warm,
+    /// Measure what TIME_BUDGET.md lists, and print its rows. Cold with an empty XDG_CACHE_HOME.
+    Measure,
     /// Print the directory of a Debian root, making it if needed.
     Root {
         /// Which: only `trixie` for now.
@@ -70,6 +74,7 @@ impl Verb {
     fn run(self) -> Result<ExitCode, Error> {
         match self {
             Self::Warm => warm(),
+            Self::Measure => measure::measure().map(|()| ExitCode::SUCCESS),
             Self::Root { name: _ } => {
                 println!("{}", Root::trixie()?.dir().display());
                 Ok(ExitCode::SUCCESS)
