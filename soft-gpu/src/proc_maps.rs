@@ -3,6 +3,8 @@
 //! The text comes from the kernel, but the file names in it come from the program, so nothing about it is
 //! trusted: a line that does not parse is an error that names its number, never a guess.
 
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::PathBuf;
 
 use protocol::Errno;
@@ -62,6 +64,18 @@ pub fn parse(text: &[u8]) -> Result<Vec<Region>, MapsError> {
         regions.push(region);
     }
     Ok(regions)
+}
+
+/// The text of a file below `/proc`. The kernel makes it anew for each read and hands out a page at a time, so
+/// it is read in large steps.
+///
+/// # Errors
+/// The process is gone, or may not be looked at.
+pub fn read_text(path: &str) -> io::Result<Vec<u8>> {
+    let mut text = Vec::with_capacity(16 << 10);
+    let mut file = File::open(path)?;
+    file.read_to_end(&mut text)?;
+    Ok(text)
 }
 
 fn parse_line(line: &[u8]) -> Result<Region, &'static str> {

@@ -80,6 +80,16 @@ fn processes_in_the_same_memory_are_stopped_too() {
 }
 
 #[test]
+fn a_process_whose_first_thread_has_ended_is_converted() {
+    run("first_thread_ends");
+}
+
+#[test]
+fn a_thread_that_does_not_stop_is_left_alone_after_a_time() {
+    run("stubborn");
+}
+
+#[test]
 fn a_forked_child_shares_the_pages() {
     run("forked");
 }

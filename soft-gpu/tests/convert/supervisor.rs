@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -90,6 +90,7 @@ struct Shop {
     /// Result of the last sharing outside of a call.
     out: Mutex<Option<Result<(), Errno>>>,
     restarts: AtomicUsize,
+    stubborn: AtomicBool,
 }
 
 /// One run of the program.
@@ -124,6 +125,7 @@ impl Run {
             new_wait,
             out: Mutex::default(),
             restarts: AtomicUsize::default(),
+            stubborn: AtomicBool::default(),
         });
         let serving = Arc::clone(&shop);
         let threads = vec![std::thread::spawn(move || serving.serve())];
@@ -397,6 +399,14 @@ impl Shop {
                     mem.write(addr, &buffer)?;
                 }
                 Ok(0)
+            }
+            9 => {
+                if self.stubborn.swap(true, Ordering::Relaxed) {
+                    return Ok(0);
+                }
+                std::thread::sleep(Duration::from_millis(value));
+                assert!(interrupt.fired());
+                Err(Errno::ERESTARTSYS)
             }
             _ => Err(Errno::ENOTTY),
         }

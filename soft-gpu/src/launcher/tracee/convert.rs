@@ -1,7 +1,7 @@
 //! Replaces private memory of a stopped program by shared memory with the same contents.
 //!
-//! The program's own thread creates the memfd, so that it is accounted to the program, and maps it over the
-//! range; here it is filled. In between nothing of the program runs.
+//! The program's own thread creates the memfd, because it needs a descriptor of it, and maps it over the range;
+//! here it is fetched and filled. In between nothing of the program runs.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -9,7 +9,6 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use protocol::Errno;
-use protocol::kfd::UserMem;
 use rustix::fs::SealFlags;
 
 use super::error::ConvertError;
@@ -21,7 +20,7 @@ use crate::vm_copy;
 /// Bytes that exist twice at one time.
 const CHUNK: u64 = 64 << 20;
 /// Bytes that are copied at one time: they stay in the cache.
-const BUFFER: usize = 256 << 10;
+const BUFFER: u64 = 256 << 10;
 /// What `/proc/PID/maps` shows (`/memfd:kfd-userptr`), with its null byte.
 const NAME: &[u8; 16] = b"kfd-userptr\0\0\0\0\0";
 
@@ -40,15 +39,10 @@ pub struct Piece {
 ///
 /// # Errors
 /// Memory, descriptors or mappings ran out, or the program forbids itself these calls.
-pub fn convert(
-    thread: &mut Borrowed,
-    pid: u32,
-    mem: &dyn UserMem,
-    pieces: &[Piece],
-) -> Result<Arc<OwnedFd>, ConvertError> {
-    let number = create(thread, mem)?;
+pub fn convert(thread: &mut Borrowed, pieces: &[Piece]) -> Result<Arc<OwnedFd>, ConvertError> {
+    let number = create(thread)?;
     let converted = fetch(thread.tid(), number).and_then(|memfd| {
-        fill_and_map(thread, pid, &memfd, number, pieces)?;
+        fill_and_map(thread, &memfd, number, pieces)?;
         Ok(Arc::new(OwnedFd::from(memfd)))
     });
     // Whatever happened, the program must not find a descriptor that it did not open.
@@ -59,12 +53,12 @@ pub fn convert(
 }
 
 /// Creates a memfd in the program. Its name stands on the thread's stack for that moment.
-fn create(thread: &mut Borrowed, mem: &dyn UserMem) -> Result<u32, ConvertError> {
-    let at = thread.stack_pointer();
+fn create(thread: &mut Borrowed) -> Result<u32, ConvertError> {
+    let (tid, at) = (thread.tid(), thread.stack_pointer());
     let fault = |_| ConvertError::Own { what: "the program's stack", errno: Errno::EFAULT };
     let mut saved = [0; NAME.len()];
-    mem.read(at, &mut saved).map_err(fault)?;
-    mem.write(at, NAME).map_err(fault)?;
+    vm_copy::read(tid, at, &mut saved).map_err(fault)?;
+    vm_copy::write(tid, at, NAME).map_err(fault)?;
     let flags = u64::from(libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING);
     let no_exec = u64::from(libc::MFD_NOEXEC_SEAL);
     let mut create = |flags| thread.call("memfd_create", libc::SYS_memfd_create, [at, flags, 0, 0, 0, 0]);
@@ -73,7 +67,7 @@ fn create(thread: &mut Borrowed, mem: &dyn UserMem) -> Result<u32, ConvertError>
         ConvertError::Call { errno: Errno::EINVAL, .. } => create(flags),
         other => Err(other),
     });
-    mem.write(at, &saved).map_err(fault)?;
+    vm_copy::write(tid, at, &saved).map_err(fault)?;
     u32::try_from(created?).map_err(|_| ConvertError::Call { name: "memfd_create", errno: Errno::EBADF })
 }
 
@@ -126,7 +120,6 @@ fn last_errno() -> Errno {
 
 fn fill_and_map(
     thread: &mut Borrowed,
-    pid: u32,
     memfd: &File,
     number: u32,
     pieces: &[Piece],
@@ -137,7 +130,7 @@ fn fill_and_map(
     // The device maps it: nobody may take pages away from under it.
     rustix::fs::fcntl_add_seals(memfd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
         .map_err(|error| own("sealing the memfd")(errno(&error.into())))?;
-    let mut copier = Copier::new(pid);
+    let mut copier = Copier::new(thread.tid(), size);
     let mut offset = 0;
     for piece in pieces {
         if piece.end_of_stack {
@@ -185,15 +178,16 @@ fn grow_stack(thread: &mut Borrowed, region: &Region) -> Result<(), ConvertError
 
 /// Copies memory of the program into a file, without the pages that were never touched.
 struct Copier {
-    pid: u32,
+    tid: u32,
     pagemap: Option<File>,
     buffer: Vec<u8>,
 }
 
 impl Copier {
-    fn new(pid: u32) -> Self {
-        let pagemap = File::open(format!("/proc/{pid}/pagemap")).ok();
-        Self { pid, pagemap, buffer: vec![0; BUFFER] }
+    /// For pieces of `size` bytes in total.
+    fn new(tid: u32, size: u64) -> Self {
+        let pagemap = File::open(format!("/proc/{tid}/pagemap")).ok();
+        Self { tid, pagemap, buffer: vec![0; size.min(BUFFER) as usize] }
     }
 
     fn copy(
@@ -208,9 +202,9 @@ impl Copier {
             let mut done = 0;
             while done < run {
                 let at = first + done;
-                let size = (run - done).min(BUFFER as u64);
+                let size = (run - done).min(BUFFER);
                 let buffer = self.buffer.get_mut(..size as usize).unwrap_or_default();
-                vm_copy::read(self.pid, at, buffer)
+                vm_copy::read(self.tid, at, buffer)
                     .map_err(|_| ConvertError::Range { addr: at, errno: Errno::EFAULT })?;
                 memfd
                     .write_all_at(buffer, offset + (at - start))

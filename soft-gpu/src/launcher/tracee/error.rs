@@ -6,7 +6,10 @@ use protocol::Errno;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConvertError {
     /// Only one process can trace another.
-    #[error("thread {tid} is being traced by process {tracer} (a debugger), so its memory cannot be shared")]
+    #[error(
+        "thread {tid} is traced by process {tracer} (a debugger), so its memory cannot be shared with the GPU; \
+         attach it later, or set HSA_USERPTR_FOR_PAGED_MEM=0"
+    )]
     Traced {
         /// The thread.
         tid: u32,

@@ -13,11 +13,12 @@ use std::time::{Duration, Instant};
 
 use libc::{c_int, user_regs_struct};
 use protocol::Errno;
-use protocol::kfd::UserMem;
 
 use super::error::ConvertError;
 use super::ptrace::{self, SigMask, Stop};
 use super::stop::Pause;
+use super::threads;
+use crate::vm_copy;
 
 /// A call of the program's thread may have to free gigabytes.
 const CALL_TIME: Duration = Duration::from_secs(10);
@@ -42,9 +43,9 @@ pub struct Borrowed {
 
 /// Whether a stopped thread can be borrowed: it runs 64-bit code, and is not inside a restartable
 /// sequence, which would go on afterwards although it was interrupted (`rseq(2)`).
-pub fn is_suitable(tid: u32, mem: &dyn UserMem) -> bool {
+pub fn is_suitable(tid: u32) -> bool {
     let Ok(registers) = ptrace::registers(tid) else { return false };
-    registers.cs == CODE_SEGMENT_64 && (is_in_call(&registers) || !in_sequence(tid, registers.rip, mem))
+    registers.cs == CODE_SEGMENT_64 && (is_in_call(&registers) || !in_sequence(tid, registers.rip))
 }
 
 /// Whether a stopped thread is inside a system call.
@@ -53,10 +54,10 @@ fn is_in_call(registers: &user_regs_struct) -> bool {
 }
 
 /// Offsets of `struct rseq` and `struct rseq_cs` (`linux/rseq.h`).
-fn in_sequence(tid: u32, ip: u64, mem: &dyn UserMem) -> bool {
+fn in_sequence(tid: u32, ip: u64) -> bool {
     let word = |addr: u64| {
         let mut bytes = [0; 8];
-        mem.read(addr, &mut bytes).ok().map(|()| u64::from_le_bytes(bytes))
+        vm_copy::read(tid, addr, &mut bytes).ok().map(|()| u64::from_le_bytes(bytes))
     };
     let sequence = || {
         let descriptor = word(ptrace::rseq_area(tid).checked_add(8)?)?;
@@ -134,7 +135,7 @@ impl Borrowed {
                     go_on(self.tid)?;
                 }
                 Some(_) => go_on(self.tid)?,
-                None if super::threads::stat(self.tid).is_none_or(super::threads::Stat::is_dead) => {
+                None if pause.is_long() && threads::stat(self.tid).is_none_or(threads::Stat::is_dead) => {
                     return Err(Errno::ESRCH);
                 }
                 None => pause.next().map_err(|_| Errno::ETIMEDOUT)?,
@@ -143,10 +144,10 @@ impl Borrowed {
     }
 
     fn lost(&self, name: &'static str, errno: Errno) -> ConvertError {
-        match errno {
-            Errno::ETIMEDOUT => ConvertError::Call { name, errno },
-            _ => ConvertError::Gone { pid: self.pid },
+        if errno == Errno::ETIMEDOUT {
+            log::error!("process {} does not come out of a {name} made for it, and is killed", self.pid);
         }
+        ConvertError::Gone { pid: self.pid }
     }
 
     /// Gives the thread back: it goes on as if it had not been stopped.

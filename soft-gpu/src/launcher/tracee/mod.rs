@@ -27,12 +27,18 @@
 //! | private huge pages of hugetlbfs | `EOPNOTSUPP` |
 //!
 //! # What is not as with a real GPU
+//! - Once shared, memory stays so until the program unmaps it, also when the device has let it go.
 //! - After `fork` the child shares converted memory with its parent instead of having a copy.
-//! - `mlock`, `madvise` (`MADV_DONTFORK` included) and memory policies of the range are forgotten; it has
-//!   small pages.
+//! - `MADV_DONTNEED` does not clear it. An allocator that purges so and counts on zeros (jemalloc, Go) finds
+//!   old contents in memory that was registered once.
+//! - `mlock`, earlier `madvise` (`MADV_DONTFORK` included) and memory policies of the range are forgotten; it
+//!   has small pages.
+//! - The device keeps what it shares when the program unmaps the range or maps something else there; the
+//!   kernel's driver would follow.
 //! - I/O under way when the range is converted may still write to the old pages ([`stop`]).
 //! - A process that a debugger traces cannot be stopped by us: `EBUSY`, and the log says who traces it.
-//!   Memory that was shared before stays so. 32-bit programs are refused.
+//!   Memory that was shared before stays so. 32-bit programs are not converted (`EBUSY`).
+//! - A seccomp filter of the program's own has to allow `memfd_create`, `mmap` and `close`.
 
 pub mod error;
 pub mod files;
@@ -60,7 +66,8 @@ use crate::vm_copy;
 /// What the launcher knows of the calls that it has received and not answered.
 pub trait ParkedCalls: Send + Sync {
     /// Whether thread `tid` waits for the answer to a call that will be answered with a value or an error,
-    /// never by letting the kernel execute it.
+    /// never by letting the kernel execute it. Has to be false from *before* the answer is given: a thread
+    /// that has its answer runs.
     fn is_parked(&self, tid: u32) -> bool;
 
     /// Makes the call of `tid` end soon with `ERESTARTSYS`, if it can: fires its
@@ -134,13 +141,11 @@ impl TraceeMem {
 
 impl UserMem for TraceeMem {
     fn read(&self, addr: u64, buf: &mut [u8]) -> Result<(), Fault> {
-        let _no_swap = self.inner.swap.read().unwrap_or_else(PoisonError::into_inner);
-        self.inner.read(addr, buf)
+        self.inner.read(self.inner.pid, addr, buf)
     }
 
     fn write(&self, addr: u64, buf: &[u8]) -> Result<(), Fault> {
-        let _no_swap = self.inner.swap.read().unwrap_or_else(PoisonError::into_inner);
-        self.inner.write(addr, buf)
+        self.inner.write(self.inner.pid, addr, buf)
     }
 
     fn share(&self, addr: u64, len: u64, writable: bool) -> Result<Vec<Shared>, Errno> {
@@ -148,7 +153,8 @@ impl UserMem for TraceeMem {
     }
 }
 
-/// The memory of a process as a call of one of its threads sees it.
+/// The memory of a process as a call of one of its threads sees it: through that thread, so that a process
+/// whose first thread has ended is reached too.
 #[derive(Clone)]
 pub struct CallMem {
     mem: TraceeMem,
@@ -157,11 +163,11 @@ pub struct CallMem {
 
 impl UserMem for CallMem {
     fn read(&self, addr: u64, buf: &mut [u8]) -> Result<(), Fault> {
-        self.mem.read(addr, buf)
+        self.mem.inner.read(self.tid, addr, buf)
     }
 
     fn write(&self, addr: u64, buf: &[u8]) -> Result<(), Fault> {
-        self.mem.write(addr, buf)
+        self.mem.inner.write(self.tid, addr, buf)
     }
 
     /// `ERESTARTSYS` where the calling thread itself is needed: see the [module](self).
@@ -170,24 +176,21 @@ impl UserMem for CallMem {
     }
 }
 
-/// Without regard to `swap`, for the thread that holds it.
-impl UserMem for Inner {
-    fn read(&self, addr: u64, buf: &mut [u8]) -> Result<(), Fault> {
-        self.check_lives(addr, buf.len())?;
-        vm_copy::read(self.pid, addr, buf)
-    }
-
-    fn write(&self, addr: u64, buf: &[u8]) -> Result<(), Fault> {
-        self.check_lives(addr, buf.len())?;
-        vm_copy::write(self.pid, addr, buf)
-    }
-
-    fn share(&self, _addr: u64, _len: u64, _writable: bool) -> Result<Vec<Shared>, Errno> {
-        Err(Errno::EOPNOTSUPP)
-    }
-}
-
 impl Inner {
+    /// Reads through thread `task`.
+    fn read(&self, task: u32, addr: u64, buf: &mut [u8]) -> Result<(), Fault> {
+        let _no_swap = self.swap.read().unwrap_or_else(PoisonError::into_inner);
+        self.check_lives(addr, buf.len())?;
+        vm_copy::read(task, addr, buf)
+    }
+
+    /// Writes through thread `task`.
+    fn write(&self, task: u32, addr: u64, buf: &[u8]) -> Result<(), Fault> {
+        let _no_swap = self.swap.read().unwrap_or_else(PoisonError::into_inner);
+        self.check_lives(addr, buf.len())?;
+        vm_copy::write(task, addr, buf)
+    }
+
     /// The number of a process that ended may be another one's by now.
     fn check_lives(&self, addr: u64, len: usize) -> Result<(), Fault> {
         // SAFETY: signal 0 is only checked for permission, nothing is sent; the descriptor is open.

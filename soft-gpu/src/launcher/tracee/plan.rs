@@ -1,18 +1,18 @@
 //! What stands behind a range of a process: what is shared already, and what has to be converted.
 
 use std::collections::HashSet;
-use std::fs;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use protocol::Errno;
-use protocol::kfd::{Shared, SharedBacking, UserMem};
+use protocol::kfd::{Shared, SharedBacking};
 
 use super::convert::Piece;
 use super::error::ConvertError;
 use super::files::FileKey;
 use super::{Inner, lock};
 use crate::proc_maps::{self, Region};
+use crate::vm_copy;
 
 /// What is to be shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,14 +37,14 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Looks at the process as it is now.
+    /// Looks at the process as it is now, through its thread `task`.
     ///
     /// # Errors
     /// The range has a hole, or memory that cannot be shared.
-    pub fn make(inner: &Inner, range: Range) -> Result<Self, ConvertError> {
+    pub fn make(inner: &Inner, task: u32, range: Range) -> Result<Self, ConvertError> {
         let Range { addr, len, writable } = range;
         let failed = |errno| ConvertError::Range { addr, errno };
-        let regions = memory_map(inner.pid).map_err(failed)?;
+        let regions = memory_map(task).map_err(failed)?;
         let mut plan = Self {
             private: Vec::new(),
             shared: Vec::new(),
@@ -53,7 +53,7 @@ impl Plan {
         };
         for part in proc_maps::cover(&regions, addr, len, writable).map_err(failed)? {
             let whole = regions.iter().find(|whole| whole.end >= part.end).ok_or(failed(Errno::EFAULT))?;
-            plan.add(inner, part, whole, writable)?;
+            plan.add(inner, task, part, whole, writable)?;
         }
         Ok(plan)
     }
@@ -62,13 +62,14 @@ impl Plan {
     fn add(
         &mut self,
         inner: &Inner,
+        task: u32,
         part: Region,
         whole: &Region,
         writable: bool,
     ) -> Result<(), ConvertError> {
         let failed = |errno| ConvertError::Range { addr: part.start, errno };
         if part.shared {
-            let file = inner.files.find(inner.pid, whole, writable).map_err(failed)?;
+            let file = inner.files.find(task, whole, writable).map_err(failed)?;
             self.shared.push((part, file));
         } else if part.is_hugetlb() {
             log::warn!("process {}: private huge pages at {:#x} cannot be shared", inner.pid, part.start);
@@ -98,13 +99,13 @@ impl Plan {
     ///
     /// # Errors
     /// There is none (`vdso=0` on the kernel's command line).
-    pub fn find_syscall(&self, inner: &Inner) -> Result<u64, ConvertError> {
+    pub fn find_syscall(&self, task: u32) -> Result<u64, ConvertError> {
         const SYSCALL: [u8; 2] = [0x0f, 0x05];
         const VDSO_MAX: u64 = 64 << 10;
         let find = || {
             let vdso = self.vdso.as_ref()?;
             let mut code = vec![0; usize::try_from(vdso.len().min(VDSO_MAX)).ok()?];
-            inner.read(vdso.start, &mut code).ok()?;
+            vm_copy::read(task, vdso.start, &mut code).ok()?;
             let at = code.windows(SYSCALL.len()).position(|bytes| bytes == SYSCALL)?;
             vdso.start.checked_add(u64::try_from(at).ok()?)
         };
@@ -115,10 +116,10 @@ impl Plan {
     }
 }
 
-fn memory_map(pid: u32) -> Result<Vec<Region>, Errno> {
-    let text = fs::read(format!("/proc/{pid}/maps")).map_err(|_| Errno::ESRCH)?;
+fn memory_map(task: u32) -> Result<Vec<Region>, Errno> {
+    let text = proc_maps::read_text(&format!("/proc/{task}/maps")).map_err(|_| Errno::ESRCH)?;
     proc_maps::parse(&text).map_err(|error| {
-        log::error!("process {pid}: {error}");
+        log::error!("thread {task}: {error}");
         Errno::EIO
     })
 }

@@ -117,19 +117,33 @@ pub fn rseq_area(tid: u32) -> u64 {
     }
 }
 
-/// The stop that the thread reached and that was not reported yet; `None` while it runs. A thread that
-/// ended is never reported: its status is its parent's. `ESRCH` if it is not traced (any more).
+/// The stop that the thread reached and that was not reported yet; `None` while it runs.
+///
+/// `ESRCH` if it ended, or is not traced. Its exit status is left to its parent. The end of the first thread
+/// of a process that lives on is not seen here.
 pub fn poll_stop(tid: u32) -> Result<Option<Stop>, Errno> {
+    let Some((code, _)) = wait(tid, libc::WSTOPPED | libc::WEXITED | libc::WNOWAIT)? else { return Ok(None) };
+    if code != libc::CLD_TRAPPED && code != libc::CLD_STOPPED {
+        return Err(Errno::ESRCH);
+    }
+    let Some((_, status)) = wait(tid, libc::WSTOPPED)? else { return Ok(None) };
+    Ok(Some(match (status >> 8, status & 0xff) {
+        (0, signal) if signal == libc::SIGTRAP | 0x80 => Stop::Syscall,
+        (0, signal) => Stop::Signal(signal),
+        _ => Stop::Event,
+    }))
+}
+
+/// Code and status of a change of the thread's state (`waitid(2)`), of those in `what`.
+fn wait(tid: u32, what: c_int) -> Result<Option<(c_int, c_int)>, Errno> {
     // SAFETY: all-zero bytes are a valid `siginfo_t`.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-    let options = libc::WSTOPPED | libc::WNOHANG | libc::__WALL | libc::__WNOTHREAD;
+    let options = what | libc::WNOHANG | libc::__WALL | libc::__WNOTHREAD;
     // SAFETY: `info` is a siginfo_t that outlives the call.
     let result = unsafe { libc::waitid(libc::P_PID, tid, &raw mut info, options) };
     if result != 0 {
-        return Err(match last_errno().raw() {
-            libc::ECHILD => Errno::ESRCH,
-            _ => last_errno(),
-        });
+        let errno = last_errno();
+        return Err(if errno.raw() == libc::ECHILD { Errno::ESRCH } else { errno });
     }
     // SAFETY: waitid filled the union's child member, or left all of it zero.
     if unsafe { info.si_pid() } == 0 {
@@ -137,11 +151,7 @@ pub fn poll_stop(tid: u32) -> Result<Option<Stop>, Errno> {
     }
     // SAFETY: as above.
     let status = unsafe { info.si_status() };
-    Ok(Some(match (status >> 8, status & 0xff) {
-        (0, signal) if signal == libc::SIGTRAP | 0x80 => Stop::Syscall,
-        (0, signal) => Stop::Signal(signal),
-        _ => Stop::Event,
-    }))
+    Ok(Some((info.si_code, status)))
 }
 
 fn request(request: libc::c_uint, tid: u32, addr: *mut c_void, data: u64) -> Result<(), Errno> {

@@ -36,6 +36,7 @@ enum Report {
 
 /// Shares `range`; `caller` is the thread whose call asks for it, if it is a call.
 pub fn share(inner: &Arc<Inner>, caller: Option<u32>, range: Range) -> Result<Vec<Shared>, Errno> {
+    let task = caller.unwrap_or(inner.pid);
     let mut running = lock(&inner.running);
     if let Some(earlier) = running.0.take() {
         let _ = earlier.join();
@@ -44,7 +45,7 @@ pub fn share(inner: &Arc<Inner>, caller: Option<u32>, range: Range) -> Result<Ve
         return Err(errno);
     }
     for _ in 0..ROUNDS {
-        let plan = Plan::make(inner, range).map_err(|error| report(&error))?;
+        let plan = Plan::make(inner, task, range).map_err(|error| report(&error))?;
         if plan.private.is_empty() {
             return Ok(plan.hand_out(inner));
         }
@@ -106,6 +107,8 @@ struct Session {
 
 impl Session {
     fn run(self) {
+        // The waits for the program are of microseconds; sleeps get 50 us longer otherwise.
+        let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
         let result = StopSet::stop(self.inner.pid, self.inner.parked.as_ref()).and_then(|mut stopped| {
             let mut sent_back = false;
             let result = self.convert(&mut stopped, &mut sent_back);
@@ -124,17 +127,18 @@ impl Session {
         if !inner.memory_lives() {
             return Err(ConvertError::Gone { pid });
         }
-        let plan = Plan::make(inner, self.range)?;
+        let task = self.caller.unwrap_or(pid);
+        let plan = Plan::make(inner, task, self.range)?;
         if plan.private.is_empty() {
             return Ok(());
         }
-        let syscall_at = plan.find_syscall(inner)?;
+        let syscall_at = plan.find_syscall(task)?;
         let tid = self.borrow_from(stopped, sent_back)?;
         // Whatever writes to the memory on our side has ended, or begins afterwards.
         let _swap = inner.swap.write().unwrap_or_else(PoisonError::into_inner);
         stopped.forget(tid);
         let mut thread = Borrowed::new(pid, tid, syscall_at)?;
-        let converted = convert::convert(&mut thread, pid, inner, &plan.private);
+        let converted = convert::convert(&mut thread, &plan.private);
         if let Ok(file) = &converted {
             let key =
                 FileKey::of(file.as_ref()).map_err(|errno| ConvertError::Own { what: "fstat", errno })?;
@@ -151,9 +155,8 @@ impl Session {
     /// A stopped thread that can make calls for us; the caller's if there is a choice.
     fn borrow_from(&self, stopped: &mut StopSet<'_>, sent_back: &mut bool) -> Result<u32, ConvertError> {
         let pid = self.inner.pid;
-        let suitable = |tid: u32| inject::is_suitable(tid, self.inner.as_ref());
         let caller = stopped.stopped().find(|&tid| Some(tid) == self.caller);
-        if let Some(tid) = caller.into_iter().chain(stopped.stopped()).find(|&tid| suitable(tid)) {
+        if let Some(tid) = caller.into_iter().chain(stopped.stopped()).find(|&tid| inject::is_suitable(tid)) {
             return Ok(tid);
         }
         let parked: Vec<u32> = stopped.parked().collect();
@@ -163,7 +166,7 @@ impl Session {
         *sent_back = true;
         let _ = self.reports.send(Report::NeedsThread(parked));
         let tid = stopped.wait_for_parked()?;
-        if suitable(tid) { Ok(tid) } else { Err(ConvertError::NoThread { pid }) }
+        if inject::is_suitable(tid) { Ok(tid) } else { Err(ConvertError::NoThread { pid }) }
     }
 }
 

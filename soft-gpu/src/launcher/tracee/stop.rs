@@ -13,7 +13,7 @@
 //! Every wait has a deadline. Dropping the [`StopSet`], or the end of the thread that made it, lets the
 //! program go on from wherever it is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use protocol::Errno;
@@ -25,8 +25,6 @@ use super::threads;
 
 /// Long enough for hundreds of busy threads on few CPUs.
 const STOP_TIME: Duration = Duration::from_secs(5);
-/// Reading `/proc/TID/syscall` is only worth it for a thread that does not stop at once.
-const VFORK_LOOK: Duration = Duration::from_millis(1);
 
 /// The threads of a process, all of them told to stop.
 pub struct StopSet<'a> {
@@ -53,20 +51,21 @@ impl<'a> StopSet<'a> {
     pub fn stop(pid: u32, parked: &'a dyn ParkedCalls) -> Result<Self, ConvertError> {
         let mut set = Self { pid, parked, threads: BTreeMap::new() };
         let started = Instant::now();
-        // A thread that is not stopped yet can start another one: look until nothing new appears.
-        while set.ask_new_threads()? {
+        // A thread that is not stopped yet can start another one: look until nothing new appears. Other
+        // processes in the same memory are rare, and looked for when their parents cannot start more.
+        while set.ask(threads::of_process(pid))? || set.ask(threads::in_memory_of(pid))? {
             let mut pause = Pause::new(started, STOP_TIME);
-            while let Some(tid) = set.first_unsettled(started)? {
+            while let Some(tid) = set.first_unsettled(pause.is_long())? {
                 pause.next().map_err(|millis| set.not_stopped(tid, millis))?;
             }
         }
         if set.threads.is_empty() { Err(ConvertError::Gone { pid }) } else { Ok(set) }
     }
 
-    /// Whether there were any that had not been asked.
-    fn ask_new_threads(&mut self) -> Result<bool, ConvertError> {
+    /// Tells threads to stop. Whether there were any that had not been told.
+    fn ask(&mut self, threads: BTreeSet<u32>) -> Result<bool, ConvertError> {
         let mut new = false;
-        for tid in threads::in_memory_of(self.pid) {
+        for tid in threads {
             if !self.threads.contains_key(&tid) && seize(tid)? {
                 self.threads.insert(tid, State::Asked);
                 new = true;
@@ -78,16 +77,15 @@ impl<'a> StopSet<'a> {
         Ok(new)
     }
 
-    /// Takes note of what stopped, and returns a thread that has not.
-    fn first_unsettled(&mut self, started: Instant) -> Result<Option<u32>, ConvertError> {
+    /// Takes note of what stopped, and returns a thread that has not. `thorough` looks where it costs.
+    fn first_unsettled(&mut self, thorough: bool) -> Result<Option<u32>, ConvertError> {
         let asked: Vec<u32> = self.with_state(State::Asked).collect();
         let mut unsettled = None;
         for tid in asked {
-            if self.take_stop(tid)? {
+            if self.take_stop(tid, thorough)? {
                 continue;
             }
-            let vforked = || started.elapsed() > VFORK_LOOK && threads::waits_for_vfork(tid);
-            if self.parked.is_parked(tid) || vforked() {
+            if self.parked.is_parked(tid) || (thorough && threads::waits_for_vfork(tid)) {
                 self.threads.insert(tid, State::Parked);
             } else if unsettled.is_none() {
                 unsettled = Some(tid);
@@ -97,7 +95,7 @@ impl<'a> StopSet<'a> {
     }
 
     /// Whether `tid` is settled now: stopped, or gone.
-    fn take_stop(&mut self, tid: u32) -> Result<bool, ConvertError> {
+    fn take_stop(&mut self, tid: u32, thorough: bool) -> Result<bool, ConvertError> {
         match ptrace::poll_stop(tid) {
             Ok(Some(Stop::Signal(signal))) => {
                 // It was on its way to a handler before it was asked; the stop comes after that.
@@ -108,7 +106,7 @@ impl<'a> StopSet<'a> {
                 self.threads.insert(tid, State::Stopped);
                 Ok(true)
             }
-            Ok(None) if threads::stat(tid).is_some_and(|stat| !stat.is_dead()) => Ok(false),
+            Ok(None) if !thorough || threads::stat(tid).is_some_and(|stat| !stat.is_dead()) => Ok(false),
             Ok(None) | Err(Errno::ESRCH) => {
                 self.threads.remove(&tid);
                 Ok(true)
@@ -141,7 +139,7 @@ impl<'a> StopSet<'a> {
             let parked: Vec<u32> = self.parked().collect();
             let Some(&first) = parked.first() else { return Err(ConvertError::Gone { pid: self.pid }) };
             for tid in parked {
-                if self.take_stop(tid)? && self.threads.contains_key(&tid) {
+                if self.take_stop(tid, pause.is_long())? && self.threads.contains_key(&tid) {
                     return Ok(tid);
                 }
             }
@@ -186,17 +184,29 @@ fn seize(tid: u32) -> Result<bool, ConvertError> {
     }
 }
 
-/// Waits between two looks: first only other threads' turn, then ever longer sleeps.
+/// Waits between two looks: first on the CPU, for a thread that runs on another one; then in sleeps, which a
+/// busy machine ends sooner than it gives the CPU back to somebody who yielded it.
 pub struct Pause {
     started: Instant,
     limit: Duration,
-    rounds: u32,
+    begun: Instant,
+    sleeps: u32,
 }
+
+/// How long to stay on the CPU.
+const SPIN: Duration = Duration::from_micros(15);
 
 impl Pause {
     /// Pauses until `limit` after `started`.
     pub fn new(started: Instant, limit: Duration) -> Self {
-        Self { started, limit, rounds: 0 }
+        Self { started, limit, begun: Instant::now(), sleeps: 0 }
+    }
+
+    /// Whether now and then a closer look is worth its cost: some sleeps have not helped.
+    #[must_use]
+    pub fn is_long(&self) -> bool {
+        const LONG: u32 = 32;
+        self.sleeps % LONG == LONG - 1
     }
 
     /// One pause.
@@ -204,16 +214,18 @@ impl Pause {
     /// # Errors
     /// The milliseconds that have passed, when there are too many of them.
     pub fn next(&mut self) -> Result<(), u128> {
-        const YIELDS: u32 = 50;
         let elapsed = self.started.elapsed();
         if elapsed > self.limit {
             return Err(elapsed.as_millis());
         }
-        self.rounds = self.rounds.saturating_add(1);
-        match self.rounds.checked_sub(YIELDS) {
-            None => std::thread::yield_now(),
-            Some(more) => std::thread::sleep(Duration::from_micros(u64::from(more.min(50)) * 20)),
+        if self.begun.elapsed() < SPIN {
+            std::hint::spin_loop();
+            return Ok(());
         }
+        self.sleeps = self.sleeps.saturating_add(1);
+        // 10 us at first, 1 ms after about 100 ms.
+        let micros = 10 + u64::from(self.sleeps / 2).min(990);
+        std::thread::sleep(Duration::from_micros(micros));
         Ok(())
     }
 }

@@ -11,6 +11,11 @@ use std::fs;
 /// More relatives than this are not followed: a chain of processes in one memory is one or two long.
 const RELATIVES_MAX: usize = 64;
 
+/// Ids of the threads of process `pid`.
+pub fn of_process(pid: u32) -> BTreeSet<u32> {
+    threads(pid).into_iter().collect()
+}
+
 /// Ids of all threads that use the memory of process `pid`, ascending.
 pub fn in_memory_of(pid: u32) -> BTreeSet<u32> {
     let mut processes = vec![pid];
