@@ -1,0 +1,93 @@
+/* Calls libhsakmt as a runtime does and prints what comes back.
+ *
+ *   thunk_checks             everything
+ *   thunk_checks --no-gpu    what needs no GPU
+ *
+ * The values that are right stand in thunk_checks.expected, each with its source. */
+#include "check.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+void check_u64(const char *id, uint64_t value) { printf("%s %" PRIu64 "\n", id, value); }
+
+void check_hex(const char *id, uint64_t value) { printf("%s 0x%" PRIx64 "\n", id, value); }
+
+void check_str(const char *id, const char *value) { printf("%s %s\n", id, value); }
+
+void check_true(const char *id, bool value) { check_str(id, value ? "yes" : "no"); }
+
+void check_status(const char *id, HSAKMT_STATUS status) {
+    static const struct {
+        HSAKMT_STATUS status;
+        const char *name;
+    } names[] = {
+        {HSAKMT_STATUS_SUCCESS, "SUCCESS"},
+        {HSAKMT_STATUS_ERROR, "ERROR"},
+        {HSAKMT_STATUS_DRIVER_MISMATCH, "DRIVER_MISMATCH"},
+        {HSAKMT_STATUS_INVALID_PARAMETER, "INVALID_PARAMETER"},
+        {HSAKMT_STATUS_INVALID_HANDLE, "INVALID_HANDLE"},
+        {HSAKMT_STATUS_INVALID_NODE_UNIT, "INVALID_NODE_UNIT"},
+        {HSAKMT_STATUS_NO_MEMORY, "NO_MEMORY"},
+        {HSAKMT_STATUS_BUFFER_TOO_SMALL, "BUFFER_TOO_SMALL"},
+        {HSAKMT_STATUS_NOT_IMPLEMENTED, "NOT_IMPLEMENTED"},
+        {HSAKMT_STATUS_NOT_SUPPORTED, "NOT_SUPPORTED"},
+        {HSAKMT_STATUS_UNAVAILABLE, "UNAVAILABLE"},
+        {HSAKMT_STATUS_OUT_OF_RESOURCES, "OUT_OF_RESOURCES"},
+        {HSAKMT_STATUS_KERNEL_IO_CHANNEL_NOT_OPENED, "KERNEL_IO_CHANNEL_NOT_OPENED"},
+        {HSAKMT_STATUS_KERNEL_COMMUNICATION_ERROR, "KERNEL_COMMUNICATION_ERROR"},
+        {HSAKMT_STATUS_KERNEL_ALREADY_OPENED, "KERNEL_ALREADY_OPENED"},
+        {HSAKMT_STATUS_HSAMMU_UNAVAILABLE, "HSAMMU_UNAVAILABLE"},
+        {HSAKMT_STATUS_WAIT_FAILURE, "WAIT_FAILURE"},
+        {HSAKMT_STATUS_WAIT_TIMEOUT, "WAIT_TIMEOUT"},
+        {HSAKMT_STATUS_MEMORY_ALREADY_REGISTERED, "MEMORY_ALREADY_REGISTERED"},
+        {HSAKMT_STATUS_MEMORY_NOT_REGISTERED, "MEMORY_NOT_REGISTERED"},
+        {HSAKMT_STATUS_MEMORY_ALIGNMENT, "MEMORY_ALIGNMENT"},
+    };
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (names[i].status == status) {
+            check_str(id, names[i].name);
+            return;
+        }
+    }
+    check_u64(id, (uint64_t)status);
+}
+
+uint64_t now_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+int main(int argc, char **argv) {
+    const bool gpu = !(argc == 2 && strcmp(argv[1], "--no-gpu") == 0);
+    if (argc > 2 || (argc == 2 && gpu)) {
+        fprintf(stderr, "usage: %s [--no-gpu]\n", argv[0]);
+        return 2;
+    }
+    /* A program that is killed in the middle still shows how far it came. */
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    open_checks_before();
+    topology_checks();
+    event_checks();
+    if (gpu) {
+        if (gpu_node < 0) {
+            fprintf(stderr, "there is no node with a GPU; --no-gpu runs what needs none\n");
+            return 1;
+        }
+        topology_gpu_checks();
+        event_gpu_checks();
+        memory_checks();
+        register_checks();
+        queue_checks();
+        aql_checks();
+        sdma_checks();
+        shared_checks();
+        misc_checks();
+    }
+    fork_checks();
+    open_checks_after();
+    return 0;
+}
