@@ -54,6 +54,7 @@ errnos! {
     EADDRINUSE = 98, "Address already in use.";
     ETIMEDOUT = 110, "Connection timed out.";
     EALREADY = 114, "Operation already in progress.";
+    ENOTSUPP = 524, "Kernel-internal: operation is not supported. KFD lets it out for unknown queue types.";
     ERESTARTSYS = 512, "Kernel-internal: restart the call, or EINTR where the handler says so.";
 }
 

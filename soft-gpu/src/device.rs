@@ -19,6 +19,7 @@ use crate::server::files::FileTable;
 use crate::server::memory::DeviceMemory;
 use crate::server::memory::bo::MmapNodes;
 use crate::server::process::{Client, ProcessState};
+use crate::server::queues::slots::Slots;
 use crate::server::smi::SmiClients;
 
 /// What a software GPU is made from.
@@ -119,6 +120,8 @@ pub(crate) struct Gpu {
     pub(crate) mmio: HostMem,
     /// Who reads what happens to the GPU.
     pub(crate) smi: SmiClients,
+    /// SDMA queues and the number of queues.
+    pub(crate) queue_slots: Slots,
     /// First page of the render file, never given out.
     _first_page: Option<HostMem>,
 }
@@ -161,6 +164,7 @@ impl Device {
                 arena,
                 nodes,
                 mmio,
+                queue_slots: Slots::new(spec),
                 smi: SmiClients::default(),
                 _first_page,
             }));

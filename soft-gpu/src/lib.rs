@@ -7,7 +7,6 @@ pub mod backing;
 pub mod cli;
 #[allow(dead_code, reason = "some of what the core offers is for calls that are not in yet")]
 pub mod device;
-#[allow(dead_code, unused_imports, reason = "the queue ioctls, which use it, are not in yet")]
 pub mod engine;
 pub mod kernel;
 pub mod launcher;

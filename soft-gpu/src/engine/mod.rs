@@ -24,7 +24,7 @@ mod worker;
 
 pub use clock::GpuClock;
 pub(crate) use queue::{QueueConfig, QueueKind};
-pub(crate) use worker::{Engine, EngineConfig, NoThread};
+pub(crate) use worker::{Engine, EngineConfig};
 
 /// What the GPU tells the kernel driver about one process.
 ///

@@ -7,7 +7,7 @@ use protocol::kfd::structs::UapiStruct;
 use protocol::kfd::{Call, Caller, FileId, Mapping};
 
 use super::process::ProcessState;
-use super::{debug, events, memory, misc, smi};
+use super::{debug, events, memory, misc, queues, smi};
 use crate::device::Device;
 use crate::kernel::Kernel;
 
@@ -74,6 +74,12 @@ pub(crate) fn run(cx: &Cx<'_>, ioctl: Ioctl, args: &mut [u8]) -> Result<i32, Err
         Ioctl::GetDmabufInfo => with(args, |a| memory::get_dmabuf_info(cx, a)),
         Ioctl::ImportDmabuf => with(args, |a| memory::import_dmabuf(cx, a)),
         Ioctl::ExportDmabuf => with(args, |a| memory::export_dmabuf(cx, a)),
+        Ioctl::CreateQueue => with(args, |a| queues::create(cx, a)),
+        Ioctl::DestroyQueue => with(args, |a| queues::destroy(cx, a)),
+        Ioctl::UpdateQueue => with(args, |a| queues::update(cx, a)),
+        Ioctl::SetCuMask => with(args, |a| queues::set_cu_mask(cx, a)),
+        Ioctl::GetQueueWaveState => with(args, |a| queues::get_wave_state(cx, a)),
+        Ioctl::AllocQueueGws => with(args, |a| queues::alloc_gws(cx, a)),
         Ioctl::IpcExportHandle => with(args, |a| memory::ipc_export(cx, a)),
         Ioctl::IpcImportHandle => with(args, |a| memory::ipc_import(cx, a)),
         _ => {
@@ -116,6 +122,9 @@ pub(crate) fn kfd_mmap(process: &ProcessState, offset: u64, len: u64) -> Result<
         };
     }
     if let Some(mapping) = process.events.mmap_at(offset, len) {
+        return mapping;
+    }
+    if let Some(mapping) = queues::mmap(process, offset, len) {
         return mapping;
     }
     if let Some(gpu) = memory::mmio_at(&process.device, offset) {

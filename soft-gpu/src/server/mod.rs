@@ -12,6 +12,7 @@ pub(crate) mod files;
 pub(crate) mod memory;
 mod misc;
 pub(crate) mod process;
+pub(crate) mod queues;
 #[cfg(test)]
 pub(crate) mod rig;
 mod sleep;

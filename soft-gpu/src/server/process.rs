@@ -16,12 +16,13 @@ use protocol::kfd::constants::ExceptionCode;
 use protocol::kfd::types::QueueSnapshotEntry;
 use protocol::kfd::{Call, Caller, FileId, Mapping, Node, Process, Transfer, request_nr, request_size};
 
-use super::debug::{self, Debug};
+use super::debug::Debug;
 use super::dispatch::{self, Cx};
 use super::drm::{self, DrmFile};
 use super::events::{self, Events};
 use super::files::OpenFile;
 use super::memory::Memory;
+use super::queues::{self, Queues};
 use crate::device::Device;
 use crate::engine::{GpuFault, Interrupts};
 use crate::kernel::Kernel;
@@ -42,6 +43,7 @@ pub(crate) struct ProcessState {
     pub(crate) debug: Debug,
     pub(crate) events: Events,
     pub(crate) memory: Memory,
+    pub(crate) queues: Queues,
     /// Whether faulting accesses of the GPU are retried (`xnack_enabled`).
     xnack: AtomicBool,
 }
@@ -53,6 +55,7 @@ impl ProcessState {
             debug: Debug::default(),
             events: Events::new(device.kernel),
             memory,
+            queues: Queues::default(),
             xnack: AtomicBool::new(false),
             caller,
             device,
@@ -72,26 +75,29 @@ impl ProcessState {
 
     /// Whether the process has user mode queues.
     pub(crate) fn has_queues(&self) -> bool {
-        false
+        !self.queues.is_empty()
     }
 
     /// Whether it has this one.
-    pub(crate) fn has_queue(&self, _queue_id: u32) -> bool {
-        false
+    pub(crate) fn has_queue(&self, queue_id: u32) -> bool {
+        self.queues.contains(queue_id)
     }
 
     /// Its queues, for a debugger.
     pub(crate) fn queue_entries(&self) -> Vec<QueueSnapshotEntry> {
-        Vec::new()
+        self.queues.snapshot()
     }
 
     /// `kfd_send_exception_to_runtime`. A queue that does not exist is no error.
-    pub(crate) fn send_queue_exception(&self, _queue_id: u32, _exceptions: u64) {}
+    pub(crate) fn send_queue_exception(&self, queue_id: u32, exceptions: u64) {
+        queues::send_exception(self, queue_id, exceptions);
+    }
 
     /// The end of the process (`kfd_process_notifier_release`): queues stop first, because they use memory and
     /// signal events, then memory goes, then events.
     fn exit(&self) {
         self.device.remove_process(self.caller.id);
+        self.queues.exit();
         self.memory.exit();
         self.events.exit();
     }
@@ -123,6 +129,11 @@ impl Interrupts for ProcessState {
 
     fn queue_exception(&self, queue_id: u32, exceptions: u64) {
         log::warn!("process {}: queue {queue_id} raised exceptions {exceptions:#x}", self.caller.pid);
+        // kfd_set_dbg_ev_from_interrupt
+        let gpu_id = self.queues.gpu_of(queue_id).unwrap_or(0);
+        if !self.debug.raise_queue(queue_id, gpu_id, exceptions) && self.debug.runtime_enabled() {
+            queues::send_exception(self, queue_id, exceptions);
+        }
     }
 }
 
@@ -200,6 +211,7 @@ impl Process for Client {
             OpenFile::Kfd { opener } => {
                 let process = self.own_process(opener)?;
                 let ioctl = dispatch::select(&self.device, request_nr(request))?;
+                process.queues.wake();
                 dispatch::run(&Cx { process, file, call }, ioctl, args)
             }
             OpenFile::Render(file) => drm::ioctl(&self.device, &file, request, args, call),

@@ -52,11 +52,6 @@ enum Work {
 }
 
 impl Machine {
-    /// Whether a packet is under way.
-    pub(in crate::engine) fn busy(&self) -> bool {
-        self.current.is_some()
-    }
-
     /// One step of the packet at the position of `ring`, whose words are counted in the stream.
     /// `queue` is the address of `read_dispatch_id`.
     pub(in crate::engine) fn step(

@@ -17,7 +17,7 @@ pub(crate) mod svm;
 mod vm;
 
 #[cfg(test)]
-mod tests;
+pub(in crate::server) mod tests;
 
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -189,6 +189,12 @@ impl Memory {
         // No queue of any kind has rung a doorbell of all ones.
         fresh.fill(0, fresh.len(), 0xff).map_err(|_| Errno::EFAULT)?;
         Ok(slot.get_or_init(|| fresh).clone())
+    }
+
+    /// The same, if they were asked for before.
+    pub(crate) fn doorbells_if_made(&self, device: &Device, gpu_id: u32) -> Option<HostMem> {
+        let index = device.gpus.iter().position(|gpu| gpu.spec.gpu_id == gpu_id)?;
+        self.doorbells.get(index)?.get().cloned()
     }
 
     /// The memory of the buffer that a process gives as event page, and from now on keeps: it cannot be freed

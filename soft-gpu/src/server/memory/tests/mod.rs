@@ -46,7 +46,11 @@ impl Machine {
     }
 
     pub(in crate::server) fn with_kernel(profile: Profile, kernel: Kernel) -> Self {
-        let machine = profile.machine(kernel);
+        Self::of(profile.machine(kernel))
+    }
+
+    /// Any machine.
+    pub(in crate::server) fn of(machine: crate::Machine) -> Self {
         let (gpu_ids, minors) = machine.gpus.iter().map(|gpu| (gpu.gpu_id, gpu.render_minor)).unzip();
         let backing = BackingFiles::anonymous(&machine.render_minors()).expect("memfd");
         let gpu = SoftGpu::new(Config { machine, backing }).expect("a built-in profile");
@@ -77,7 +81,7 @@ impl Machine {
         program
     }
 
-    fn device(&self) -> &crate::device::Device {
+    pub(in crate::server) fn device(&self) -> &crate::device::Device {
         self.gpu.device()
     }
 }
@@ -104,7 +108,7 @@ impl Program {
         result.map(|_| ())
     }
 
-    fn acquire_vm(&self, gpu: usize) -> Result<(), Errno> {
+    pub(in crate::server) fn acquire_vm(&self, gpu: usize) -> Result<(), Errno> {
         let drm_fd = DRM_FD + u32::try_from(gpu).expect("small");
         self.ioctl(Ioctl::AcquireVm, &mut AcquireVmArgs { drm_fd, gpu_id: self.gpu_ids[gpu] })
     }
@@ -123,11 +127,16 @@ impl Program {
         self.alloc_on(0, va, size, 0, flags)
     }
 
-    fn alloc_userptr(&self, va: u64, size: u64, addr: u64) -> Result<AllocMemoryOfGpuArgs, Errno> {
+    pub(in crate::server) fn alloc_userptr(
+        &self,
+        va: u64,
+        size: u64,
+        addr: u64,
+    ) -> Result<AllocMemoryOfGpuArgs, Errno> {
         self.alloc_on(0, va, size, addr, AllocFlags::USERPTR | RW)
     }
 
-    fn alloc_on(
+    pub(in crate::server) fn alloc_on(
         &self,
         gpu: usize,
         va_addr: u64,
@@ -140,7 +149,7 @@ impl Program {
         self.ioctl(Ioctl::AllocMemoryOfGpu, &mut args).map(|()| args)
     }
 
-    fn free(&self, handle: u64) -> Result<(), Errno> {
+    pub(in crate::server) fn free(&self, handle: u64) -> Result<(), Errno> {
         self.ioctl(Ioctl::FreeMemoryOfGpu, &mut FreeMemoryOfGpuArgs { handle })
     }
 
@@ -155,7 +164,7 @@ impl Program {
         self.ioctl(Ioctl::MapMemoryToGpu, &mut args).map_err(|errno| (errno, args.n_success))
     }
 
-    fn unmap(&self, handle: u64, gpu_ids: &[u32]) -> Result<(), (Errno, u32)> {
+    pub(in crate::server) fn unmap(&self, handle: u64, gpu_ids: &[u32]) -> Result<(), (Errno, u32)> {
         let mut args = UnmapMemoryFromGpuArgs {
             handle,
             device_ids_array_ptr: gpu_ids.as_ptr().addr() as u64,
