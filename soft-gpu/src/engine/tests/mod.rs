@@ -5,4 +5,5 @@ mod packets;
 mod pm4;
 mod rig;
 mod sdma;
+mod total;
 mod worker;
