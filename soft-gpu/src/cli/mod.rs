@@ -1,6 +1,7 @@
 //! The command line of `softgpu`.
 
 mod profiles;
+mod run;
 mod topology;
 
 use std::error::Error;
@@ -24,6 +25,8 @@ pub struct Cli {
 enum Command {
     /// List the built-in machines
     Profiles(profiles::Args),
+    /// Run a program that sees the device
+    Run(run::Args),
     /// Write the topology tree of a machine into a directory
     Topology(topology::Args),
 }
@@ -63,6 +66,7 @@ impl MachineArgs {
 pub fn run(cli: Cli) -> ExitCode {
     let result = match cli.command {
         Command::Profiles(args) => profiles::run(&args),
+        Command::Run(args) => run::run(args),
         Command::Topology(args) => topology::run(&args),
     };
     match result {

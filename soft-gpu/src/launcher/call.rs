@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use protocol::Errno;
 use protocol::kfd::args::WaitEventsArgs;
@@ -11,6 +12,8 @@ use zerocopy::FromBytes;
 
 use super::notify::Listener;
 use super::registry::{Descriptor, Registry, Space, lock};
+use super::trace::{Record, TraceFile, What};
+use super::tracee::CallMem;
 
 /// Longest argument struct in bytes.
 const ARGS_MAX: usize = (1 << 14) - 1;
@@ -19,7 +22,9 @@ const ARGS_MAX: usize = (1 << 14) - 1;
 pub struct DeviceCall {
     /// Notification that it answers.
     pub id: u64,
-    /// Thread that made it.
+    /// Process that made it.
+    pub pid: u32,
+    /// Its thread.
     pub tid: u32,
     /// The caller's address space.
     pub space: Arc<Space>,
@@ -101,11 +106,34 @@ impl DeviceCall {
         Ok(())
     }
 
+    /// Executes the call, and writes the line of it if there is a trace.
+    pub fn execute_traced(
+        &mut self,
+        registry: &Registry,
+        listener: &Listener,
+        interrupt: &Interrupt,
+        trace: Option<&TraceFile>,
+    ) -> Result<i32, Errno> {
+        let Some(trace) = trace else { return self.execute(registry, listener, interrupt) };
+        let (since, before) = (Instant::now(), self.args.clone());
+        let result = self.execute(registry, listener, interrupt);
+        let what = What::Ioctl { request: self.request, before: &before, after: &self.args };
+        trace.write(&Record {
+            pid: self.pid,
+            tid: self.tid,
+            node: self.node,
+            what,
+            result: result.map(i64::from),
+            since,
+        });
+        result
+    }
+
     /// Executes the call.
     ///
     /// # Errors
     /// The device's, or `EFAULT` if the argument struct cannot be written back.
-    pub fn execute(
+    fn execute(
         &mut self,
         registry: &Registry,
         listener: &Listener,
@@ -116,7 +144,7 @@ impl DeviceCall {
             listener,
             id: self.id,
             tid: self.tid,
-            mem: self.space.mem.as_ref(),
+            mem: self.space.mem.of_call(self.tid),
             interrupt,
             installed: Mutex::default(),
         };
@@ -144,7 +172,7 @@ struct Context<'a> {
     listener: &'a Listener,
     id: u64,
     tid: u32,
-    mem: &'a dyn UserMem,
+    mem: CallMem,
     interrupt: &'a Interrupt,
     installed: Mutex<Vec<i32>>,
 }
@@ -164,7 +192,7 @@ impl Context<'_> {
 
 impl Call for Context<'_> {
     fn mem(&self) -> &dyn UserMem {
-        self.mem
+        &self.mem
     }
 
     fn descriptor(&self, fd: i32) -> Result<PassedFd, Errno> {

@@ -20,9 +20,9 @@ mod channel;
 mod closes;
 pub mod filter;
 mod graft;
-mod memory;
 mod nodes;
 pub mod notify;
+mod parked;
 mod pool;
 mod reaper;
 mod registry;
@@ -32,11 +32,13 @@ mod stage;
 mod stat;
 mod supervise;
 pub mod sysview;
+mod trace;
 pub mod tracee;
 mod waits;
 
 pub use signals::die_of;
 pub use supervise::{LaunchError, Options, Prepared};
+pub use trace::TraceFile;
 
 #[cfg(doc)]
 use protocol::kfd::Kfd;

@@ -15,12 +15,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use protocol::Errno;
-use protocol::kfd::{Caller, FileId, Kfd, Process, ProcessId, UserMem};
+use protocol::kfd::{Caller, FileId, Kfd, Process, ProcessId};
 use rustix::fs::{SeekFrom, fstat, seek};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
-use super::memory::ProcessMem;
 use super::nodes::{NodeFile, Nodes};
+use super::tracee::files::{FileKey, SharedFiles};
+use super::tracee::{ParkedCalls, TraceeMem};
 
 /// Locks without regard to poisoning: what the locks guard is consistent between statements.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -42,7 +43,7 @@ pub struct Space {
     /// What the device knows it as.
     pub process: Arc<dyn Process>,
     /// Its memory.
-    pub mem: Arc<dyn UserMem>,
+    pub mem: TraceeMem,
     /// `/proc/PID/mem`, which stays with this address space when the process executes another program.
     memory: Option<File>,
 }
@@ -116,6 +117,8 @@ struct Procs {
 /// Every process and open file of a run.
 pub struct Registry {
     kfd: Arc<dyn Kfd>,
+    parked: Arc<dyn ParkedCalls>,
+    shared: Arc<SharedFiles>,
     /// The device nodes.
     pub nodes: Nodes,
     procs: Mutex<Procs>,
@@ -130,11 +133,14 @@ const TAG_BASE: u64 = 1 << 60;
 const TAG_STEP: u64 = 1 << 20;
 
 impl Registry {
-    /// An empty registry.
+    /// An empty registry. `parked` are the calls that are being executed.
     #[must_use]
-    pub fn new(kfd: Arc<dyn Kfd>, nodes: Nodes) -> Self {
+    pub fn new(kfd: Arc<dyn Kfd>, nodes: Nodes, parked: Arc<dyn ParkedCalls>) -> Self {
+        let device = nodes.iter().filter_map(|node| FileKey::of(&node.fd).ok());
         Self {
             kfd,
+            parked,
+            shared: Arc::new(SharedFiles::new(device)),
             nodes,
             procs: Mutex::default(),
             files: Mutex::default(),
@@ -235,12 +241,13 @@ impl Registry {
         if let Some(space) = &*space {
             return Ok(Arc::clone(space));
         }
-        let mem: Arc<dyn UserMem> = Arc::new(ProcessMem::new(proc.pid));
+        let pidfd = proc.pidfd.try_clone().map_err(|_| Errno::EMFILE)?;
+        let mem = TraceeMem::new(proc.pid, pidfd, Arc::clone(&self.parked), Arc::clone(&self.shared));
         let caller = Caller {
             id: ProcessId(self.next_space.fetch_add(1, Ordering::Relaxed)),
             pid: proc.pid,
             privileged: is_privileged(proc.pid),
-            mem: Some(Arc::clone(&mem)),
+            mem: Some(Arc::new(mem.clone())),
         };
         let made = Arc::new(Space {
             process: self.kfd.attach(caller)?,

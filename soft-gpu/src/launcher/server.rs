@@ -7,6 +7,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Instant;
 
 use protocol::Errno;
 use protocol::kfd::{Interrupt, Mapping, Node, Transfer};
@@ -16,9 +17,11 @@ use rustix::fs::fstat;
 use super::call::{DeviceCall, Pace};
 use super::filter::{Arch, Syscall};
 use super::notify::{Answer, Listener, Notification};
+use super::parked::Parked;
 use super::pool::Pool;
 use super::registry::{Descriptor, Found, Registry};
 use super::stat;
+use super::trace::{Record, TraceFile, What};
 use super::waits::Waits;
 
 /// The serving side of a run.
@@ -26,7 +29,9 @@ pub struct Server {
     listener: Arc<Listener>,
     registry: Arc<Registry>,
     pool: Arc<Pool>,
+    parked: Arc<Parked>,
     waits: Arc<Waits>,
+    trace: Option<TraceFile>,
     stop: OwnedFd,
 }
 
@@ -35,11 +40,16 @@ impl Server {
     ///
     /// # Errors
     /// `EMFILE` and its like.
-    pub fn new(listener: Listener, registry: Arc<Registry>) -> io::Result<Arc<Self>> {
+    pub fn new(
+        listener: Listener,
+        registry: Arc<Registry>,
+        parked: Arc<Parked>,
+        trace: Option<TraceFile>,
+    ) -> io::Result<Arc<Self>> {
         let listener = Arc::new(listener);
         let waits = Arc::new(Waits::new(Arc::clone(&listener)));
         let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Arc::new(Self { listener, registry, pool: Arc::default(), waits, stop }))
+        Ok(Arc::new(Self { listener, registry, pool: Arc::default(), parked, waits, trace, stop }))
     }
 
     /// The watcher of blocking calls, to be run on a thread.
@@ -117,7 +127,7 @@ impl Server {
             return Some(Answer::Error(Errno::EPERM));
         }
         match self.device_call(call, &found) {
-            Ok(device) => self.dispatch(found.proc.pid, device),
+            Ok(device) => self.dispatch(device),
             Err(errno) => Some(Answer::Error(errno)),
         }
     }
@@ -130,29 +140,41 @@ impl Server {
         let space = self.registry.space(&found.proc)?;
         let transfer = Transfer { size: 0, from_user: false, to_user: false };
         let args = Vec::new();
-        let mut device =
-            DeviceCall { id: call.id, tid: call.tid, space, node, file, request, addr, transfer, args };
+        let mut device = DeviceCall {
+            id: call.id,
+            pid: found.proc.pid,
+            tid: call.tid,
+            space,
+            node,
+            file,
+            request,
+            addr,
+            transfer,
+            args,
+        };
         device.read_args()?;
         Ok(device)
     }
 
-    fn dispatch(self: &Arc<Self>, pid: u32, mut call: DeviceCall) -> Option<Answer> {
+    fn dispatch(self: &Arc<Self>, mut call: DeviceCall) -> Option<Answer> {
         // What was read came from the caller only if it still waits: its ids may have been reused.
         if !self.listener.is_waiting(call.id) {
             return None;
         }
         let pace = Pace::of(call.node, call.request, &call.args);
         if pace == Pace::Short {
-            return Some(call.execute(&self.registry, &self.listener, &Interrupt::new()).into());
+            return Some(self.execute(&mut call, &Interrupt::new()).into());
         }
-        let (server, id) = (Arc::clone(self), call.id);
+        let (server, id, tid) = (Arc::clone(self), call.id, call.tid);
+        let interrupt = Arc::new(Interrupt::new());
+        self.parked.add(tid, &interrupt);
         let job = move || {
-            let interrupt = Arc::new(Interrupt::new());
             if pace == Pace::Blocking {
-                server.waits.add(id, pid, call.tid, &interrupt);
+                server.waits.add(id, call.pid, tid, &interrupt);
             }
-            let result = call.execute(&server.registry, &server.listener, &interrupt);
+            let result = server.execute(&mut call, &interrupt);
             server.waits.remove(id);
+            server.parked.remove(tid);
             // The process's end must not wait for this thread to be reused.
             drop(call);
             server.answer(id, result.into());
@@ -160,10 +182,15 @@ impl Server {
         match self.pool.run(Box::new(job)) {
             Ok(()) => None,
             Err(error) => {
+                self.parked.remove(tid);
                 log::error!("a call of the program fails with ENOMEM: {error}");
                 Some(Answer::Error(Errno::ENOMEM))
             }
         }
+    }
+
+    fn execute(&self, call: &mut DeviceCall, interrupt: &Interrupt) -> Result<i32, Errno> {
+        call.execute_traced(&self.registry, &self.listener, interrupt, self.trace.as_ref())
     }
 
     /// Shared mappings of device files go to the kernel when the device has the memory at that very
@@ -175,11 +202,17 @@ impl Server {
         };
         let offset = call.args[5].checked_mul(Syscall::offset_unit(call.arch));
         let Some(offset) = offset else { return Answer::Error(Errno::EOVERFLOW) };
-        let wants_write = call.args[2] & 2 != 0; // PROT_WRITE
+        let (wants_write, since) = (call.args[2] & 2 != 0, Instant::now()); // PROT_WRITE
         let mapping = self.registry.file(&found).and_then(|file| {
             let space = self.registry.space(&found.proc)?;
             space.process.mmap(file, offset, call.args[1])
         });
+        if let Some(trace) = &self.trace {
+            let what = What::Mmap { offset, len: call.args[1] };
+            let result = mapping.as_ref().map(|_| 0).map_err(|errno| *errno);
+            let (pid, node) = (found.proc.pid, found.node.node);
+            trace.write(&Record { pid, tid: call.tid, node, what, result, since });
+        }
         match mapping {
             Ok(mapping) if wants_write && !mapping.writable => Answer::Error(Errno::EPERM),
             Ok(mapping) if is_native(&mapping, found.node.fd.as_fd(), offset) => Answer::Continue,

@@ -7,14 +7,13 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use protocol::Errno;
-use protocol::kfd::UserMem;
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Stat, StatxFlags, fstat, open, openat2, statx};
 
 use super::filter::{Arch, Syscall};
-use super::memory::ProcessMem;
 use super::nodes::NodeFile;
 use super::notify::{Answer, Notification};
 use super::registry::{Descriptor, Registry};
+use crate::vm_copy;
 
 /// `PATH_MAX`.
 const PATH_MAX: usize = 4096;
@@ -33,7 +32,7 @@ pub fn answer(registry: &Registry, call: &Notification) -> Answer {
         }),
     };
     let Some(reply) = reply else { return Answer::Continue };
-    match ProcessMem::new(call.tid).write(target.buffer, &reply) {
+    match vm_copy::write(call.tid, target.buffer, &reply) {
         Ok(()) => Answer::Value(0),
         Err(_) => Answer::Error(Errno::EFAULT),
     }
@@ -78,7 +77,7 @@ impl Target {
         let path = match self.path {
             None => return node_of_descriptor(registry, tid, self.dir),
             Some(0) if self.empty_is_dir => Vec::new(),
-            Some(addr) => ProcessMem::new(tid).read_string(addr, PATH_MAX)?,
+            Some(addr) => read_string(tid, addr, PATH_MAX)?,
         };
         if path.is_empty() {
             return if self.empty_is_dir { node_of_descriptor(registry, tid, self.dir) } else { None };
@@ -107,6 +106,26 @@ impl Target {
             if self.dir == libc::AT_FDCWD { start("cwd")? } else { start(&format!("fd/{}", self.dir))? };
         openat2(dir, path, flags, Mode::empty(), ResolveFlags::empty()).ok()
     }
+}
+
+/// Reads a string that ends in a null byte, at most `limit` bytes of it. `None` if it has no end or is
+/// not readable up to there.
+fn read_string(tid: u32, addr: u64, limit: usize) -> Option<Vec<u8>> {
+    const PAGE: u64 = 4096;
+    let mut text = Vec::new();
+    while text.len() < limit {
+        let at = addr.checked_add(u64::try_from(text.len()).ok()?)?;
+        // Never across a page: what follows the string may not be mapped.
+        let piece = usize::try_from(PAGE - at % PAGE).ok()?.min(limit - text.len()).min(256);
+        let mut buffer = vec![0; piece];
+        vm_copy::read(tid, at, &mut buffer).ok()?;
+        if let Some(end) = buffer.iter().position(|&byte| byte == 0) {
+            text.extend(buffer.get(..end)?);
+            return Some(text);
+        }
+        text.extend(buffer);
+    }
+    None
 }
 
 fn node_of_descriptor(registry: &Registry, tid: u32, fd: i32) -> Option<&NodeFile> {
@@ -238,6 +257,17 @@ mod tests {
         for path in ["/lib/libc.so.6", "/dev", "", "/", "/proc/self/fd", "/dev/kfd2"] {
             assert!(!may_be_a_node(path.as_bytes()), "{path}");
         }
+    }
+
+    #[test]
+    fn strings_end_at_the_null_byte_or_are_refused() {
+        let own = std::process::id();
+        let text = b"/dev/kfd\0rest".to_vec();
+        let addr = text.as_ptr().expose_provenance() as u64;
+        assert_eq!(read_string(own, addr, 4096).as_deref(), Some(&b"/dev/kfd"[..]));
+        assert_eq!(read_string(own, addr, 4), None);
+        assert_eq!(read_string(own, 8, 4096), None);
+        assert_eq!(read_string(own, u64::MAX - 1, 4096), None);
     }
 
     #[test]

@@ -17,16 +17,18 @@ use super::channel::{Channel, Kind, Message};
 use super::closes::Closes;
 use super::nodes::Nodes;
 use super::notify::Listener;
+use super::parked::Parked;
 use super::reaper;
 use super::registry::Registry;
 use super::server::Server;
 use super::signals;
 use super::stage::Spec;
 use super::sysview;
+use super::trace::TraceFile;
 use crate::BackingFiles;
 
 /// What to run.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Options {
     /// The program: a path, or a name to be found in `PATH`.
     pub program: OsString,
@@ -34,6 +36,8 @@ pub struct Options {
     pub args: Vec<OsString>,
     /// Variables of its environment that differ from the supervisor's own.
     pub env: Vec<(OsString, OsString)>,
+    /// Where every call to the device is written to.
+    pub trace: Option<TraceFile>,
 }
 
 /// Why a program could not be run.
@@ -74,6 +78,7 @@ fn system(what: &'static str) -> impl Fn(io::Error) -> LaunchError {
 #[derive(Debug)]
 pub struct Prepared {
     program: OsString,
+    trace: Option<TraceFile>,
     reaper: Reaper,
     stage: Channel,
     files: BackingFiles,
@@ -115,7 +120,7 @@ impl Prepared {
         let mut fds = staged.fds.into_iter();
         let kfd = fds.next().ok_or_else(|| LaunchError::Stage("the device files are missing".to_owned()))?;
         let files = BackingFiles { kfd, render: minors.into_iter().zip(fds).collect() };
-        Ok(Self { program: options.program, reaper, stage, files, mask })
+        Ok(Self { program: options.program, trace: options.trace, reaper, stage, files, mask })
     }
 
     /// Duplicates of the files behind the device nodes, for whoever makes the [`Kfd`].
@@ -154,8 +159,12 @@ impl Prepared {
             .next()
             .ok_or(LaunchError::Killed("installed the filter"))?;
         let nodes = Nodes::new(&self.files).map_err(system("duplicate the device files"))?;
-        let registry = Arc::new(Registry::new(kfd, nodes));
-        let server = start_threads(Listener::new(listener), registry, self.reaper.pid)?;
+        let parked = Arc::new(Parked::default());
+        let registry = Arc::new(Registry::new(kfd, nodes, Arc::<Parked>::clone(&parked)));
+        let closes = Closes::new(Arc::clone(&registry), self.reaper.pid);
+        let server = Server::new(Listener::new(listener), registry, parked, self.trace.take());
+        let server = server.map_err(system("make an event descriptor"))?;
+        start_threads(closes.map_err(system("watch the device files"))?, &server)?;
         let result = self.supervise(&main);
         server.stop();
         result
@@ -232,19 +241,16 @@ fn forward(arrivals: BorrowedFd<'_>, main: &OwnedFd) -> bool {
     any
 }
 
-fn start_threads(listener: Listener, registry: Arc<Registry>, root: Pid) -> Result<Arc<Server>, LaunchError> {
-    let closes = Closes::new(Arc::clone(&registry), root).map_err(system("watch the device files"))?;
-    let server = Server::new(listener, registry).map_err(system("make an event descriptor"))?;
+fn start_threads(closes: Closes, server: &Arc<Server>) -> Result<(), LaunchError> {
     let waits = server.waits();
-    let receiver = Arc::clone(&server);
+    let receiver = Arc::clone(server);
     let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
         let thread = std::thread::Builder::new().name(name.to_owned());
         thread.spawn(body).map(drop).map_err(system("start a thread"))
     };
     spawn("ends", Box::new(move || closes.watch()))?;
     spawn("waits", Box::new(move || waits.watch()))?;
-    spawn("receiver", Box::new(move || receiver.serve()))?;
-    Ok(server)
+    spawn("receiver", Box::new(move || receiver.serve()))
 }
 
 /// Receives the message that has to come next.

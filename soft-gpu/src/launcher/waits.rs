@@ -122,6 +122,8 @@ impl Wait {
     /// time: attaching and interrupting are two steps of the debugger, and only the second flags the
     /// thread.
     fn tracer_appeared(&mut self, tracer: u32) -> bool {
+        // The launcher itself stops threads for a moment, to share their memory.
+        let tracer = if tracer == std::process::id() { 0 } else { tracer };
         if self.tracer.get_or_insert(tracer) == &tracer {
             self.tracer_seen = 0;
             return false;

@@ -8,7 +8,7 @@
 
 use std::collections::HashMap;
 use std::ffi::OsString;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,27 +17,28 @@ use std::time::{Duration, Instant};
 
 use protocol::Errno;
 use protocol::kfd::topology::Tree;
-use protocol::kfd::{Call, Caller, FileId, Kfd, Mapping, Node, Process, Transfer};
+use protocol::kfd::{Call, Caller, FileId, Kfd, Mapping, Node, Process, ProcessId, Transfer};
 use protocol::kfd::{request_nr, request_reads, request_size, request_writes};
 use softgpu::BackingFiles;
 use softgpu::launcher::{LaunchError, Options, Prepared, die_of};
 
-const SUPERVISE: &str = "KFDVIRT_TEST_SUPERVISE";
+/// Variable that holds the command of a supervisor process.
+pub const SUPERVISE: &str = "KFDVIRT_TEST_SUPERVISE";
 
 /// A device with one GPU node that answers GET_VERSION, counts GET_CLOCK_COUNTERS calls, and whose
 /// WAIT_EVENTS waits for its time-out or an interrupt.
-pub struct TestKfd {
+struct TestKfd(Arc<Device>);
+
+struct Device {
     files: BackingFiles,
+    opened: Mutex<HashMap<FileId, (Node, ProcessId)>>,
     next_file: AtomicU64,
-    counter: Arc<AtomicU64>,
+    calls: AtomicU64,
 }
 
 struct TestProcess {
-    kfd: Arc<dyn Fn() -> FileId + Send + Sync>,
-    caller: Caller,
-    opened: Mutex<HashMap<FileId, Node>>,
-    counter: Arc<AtomicU64>,
-    render: Option<Arc<std::os::fd::OwnedFd>>,
+    device: Arc<Device>,
+    id: ProcessId,
 }
 
 pub fn topology() -> Tree {
@@ -61,53 +62,52 @@ impl Kfd for TestKfd {
     }
 
     fn attach(&self, caller: Caller) -> Result<Arc<dyn Process>, Errno> {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        let _ = &self.next_file;
-        let render = self.files.render.first().and_then(|(_, fd)| fd.try_clone().ok()).map(Arc::new);
-        Ok(Arc::new(TestProcess {
-            kfd: Arc::new(|| FileId(NEXT.fetch_add(1, Ordering::SeqCst))),
-            caller,
-            opened: Mutex::default(),
-            counter: Arc::clone(&self.counter),
-            render,
-        }))
+        Ok(Arc::new(TestProcess { device: Arc::clone(&self.0), id: caller.id }))
+    }
+}
+
+impl TestProcess {
+    /// KFD files belong to the process that opened them, render files to whoever has them.
+    fn check(&self, file: FileId) -> Result<Node, Errno> {
+        match self.device.opened.lock().unwrap().get(&file) {
+            Some((Node::Kfd, owner)) if *owner != self.id => Err(Errno::EBADF),
+            Some((node, _)) => Ok(*node),
+            None => Err(Errno::EBADF),
+        }
     }
 }
 
 impl Process for TestProcess {
     fn open(&self, node: Node) -> Result<FileId, Errno> {
-        let id = (self.kfd)();
-        self.opened.lock().unwrap().insert(id, node);
+        let id = FileId(self.device.next_file.fetch_add(1, Ordering::SeqCst));
+        self.device.opened.lock().unwrap().insert(id, (node, self.id));
         Ok(id)
     }
 
     fn close(&self, file: FileId) {
-        self.opened.lock().unwrap().remove(&file);
+        self.device.opened.lock().unwrap().remove(&file);
     }
 
     fn transfer(&self, file: FileId, request: u32) -> Result<Transfer, Errno> {
-        if !self.opened.lock().unwrap().contains_key(&file) {
-            return Err(Errno::EBADF);
-        }
+        self.check(file)?;
         let (from_user, to_user) = (request_writes(request), request_reads(request));
         Ok(Transfer { size: request_size(request), from_user, to_user })
     }
 
     fn ioctl(&self, file: FileId, request: u32, args: &mut [u8], call: &dyn Call) -> Result<i32, Errno> {
-        if !self.opened.lock().unwrap().contains_key(&file) {
-            return Err(Errno::EBADF);
-        }
+        self.check(file)?;
         match request_nr(request) {
             0x01 => {
                 args.get_mut(..8).ok_or(Errno::EINVAL)?.copy_from_slice(&[1, 0, 0, 0, 17, 0, 0, 0]);
                 Ok(0)
             }
             // GET_CLOCK_COUNTERS: gpu_clock_counter is the number of calls so far, of all processes;
-            // cpu_clock_counter the number of open files of this one.
+            // cpu_clock_counter the number of files that this one has open.
             0x05 => {
-                let count = self.counter.fetch_add(1, Ordering::SeqCst) + 1;
+                let count = self.device.calls.fetch_add(1, Ordering::SeqCst) + 1;
                 args.get_mut(..8).ok_or(Errno::EINVAL)?.copy_from_slice(&count.to_le_bytes());
-                let open = self.opened.lock().unwrap().len() as u64;
+                let files = self.device.opened.lock().unwrap();
+                let open = files.values().filter(|(_, owner)| *owner == self.id).count() as u64;
                 args.get_mut(8..16).ok_or(Errno::EINVAL)?.copy_from_slice(&open.to_le_bytes());
                 Ok(0)
             }
@@ -124,11 +124,11 @@ impl Process for TestProcess {
     }
 
     fn mmap(&self, file: FileId, offset: u64, len: u64) -> Result<Mapping, Errno> {
-        if self.opened.lock().unwrap().get(&file) != Some(&Node::Render(128)) || offset >= 1 << 20 {
+        if self.check(file)? != Node::Render(128) || offset >= 1 << 20 {
             return Err(Errno::EINVAL);
         }
-        let fd = Arc::clone(self.render.as_ref().ok_or(Errno::EINVAL)?);
-        Ok(Mapping { fd, offset, len, writable: true })
+        let fd = self.device.files.render[0].1.try_clone().map_err(|_| Errno::EMFILE)?;
+        Ok(Mapping { fd: Arc::new(fd), offset, len, writable: true })
     }
 }
 
@@ -139,7 +139,7 @@ fn wait(args: &mut [u8], call: &dyn Call) -> Result<i32, Errno> {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         if call.interrupt().fired() {
-            let left = u32::try_from(left.as_millis()).unwrap_or(u32::MAX);
+            let left = u32::try_from(left.as_micros().div_ceil(1000)).unwrap_or(u32::MAX);
             args.get_mut(16..20).ok_or(Errno::EINVAL)?.copy_from_slice(&left.to_le_bytes());
             return Err(Errno::ERESTARTSYS);
         }
@@ -151,19 +151,13 @@ fn wait(args: &mut [u8], call: &dyn Call) -> Result<i32, Errno> {
     }
 }
 
-impl Drop for TestProcess {
-    fn drop(&mut self) {
-        log::debug!("process {} is released", self.caller.pid);
-    }
-}
-
 /// In a process that [`launch`] started: runs the program under the launcher and ends as it ended.
 pub fn supervise_if_asked() {
     let Some(command) = std::env::var_os(SUPERVISE) else { return };
     let mut words = command.to_str().unwrap().split('\u{1f}').map(OsString::from);
     let program = words.next().unwrap();
     let env = vec![(OsString::from(SUPERVISE), OsString::new())];
-    let options = Options { program, args: words.collect(), env };
+    let options = Options { program, args: words.collect(), env, trace: None };
     match supervise(options) {
         Ok(status) => end_like(status),
         Err(error) => {
@@ -176,8 +170,9 @@ pub fn supervise_if_asked() {
 fn supervise(options: Options) -> Result<ExitStatus, LaunchError> {
     let prepared = Prepared::new(&topology(), options)?;
     let files = prepared.backing_files().unwrap();
-    let counter = Arc::new(AtomicU64::new(0));
-    prepared.run(Arc::new(TestKfd { files, next_file: AtomicU64::new(1), counter }))
+    let device =
+        Device { files, opened: Mutex::default(), next_file: AtomicU64::new(1), calls: AtomicU64::new(0) };
+    prepared.run(Arc::new(TestKfd(Arc::new(device))))
 }
 
 fn end_like(status: ExitStatus) -> ! {
@@ -190,12 +185,42 @@ fn end_like(status: ExitStatus) -> ! {
 
 /// A command that runs `words` under a supervisor process.
 pub fn launch(words: &[&str]) -> Command {
-    let mut command = Command::new(std::env::current_exe().unwrap());
+    launch_by(&std::env::current_exe().unwrap(), words)
+}
+
+fn launch_by(supervisor: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new(supervisor);
     command
         .args(["supervisor_process", "--exact", "--nocapture", "--quiet"])
         .env(SUPERVISE, words.join("\u{1f}"))
         .stdin(Stdio::null());
     command
+}
+
+/// Runs `words` as [`launch`] and [`finish`] do, as uid 65534 without capabilities. `None` where the tests
+/// themselves do not run as root.
+pub fn finish_as_nobody(words: &[&str], limit: Duration) -> Option<Outcome> {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+
+    if !rustix::process::geteuid().is_root() {
+        return None;
+    }
+    // The target directory need not be open to others.
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let copy = |from: &Path, name: &str| {
+        let to = dir.path().join(name);
+        std::fs::copy(from, &to).unwrap();
+        to
+    };
+    let supervisor = copy(&std::env::current_exe().unwrap(), "supervisor");
+    let program = copy(Path::new(words[0]), "program");
+    let words: Vec<&str> =
+        std::iter::once(program.to_str().unwrap()).chain(words[1..].iter().copied()).collect();
+    let mut command = launch_by(&supervisor, &words);
+    command.uid(65534).gid(65534).current_dir("/");
+    Some(finish(command, limit))
 }
 
 /// How a command ended and what it printed.
@@ -208,7 +233,19 @@ pub struct Outcome {
 
 /// Runs a command; after `limit` it is killed and the test fails with what it printed.
 pub fn finish(mut command: Command, limit: Duration) -> Outcome {
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    finish_child(child, &command, limit)
+}
+
+/// Runs a command that reads `input`.
+pub fn finish_with_input(mut command: Command, input: &[u8], limit: Duration) -> Outcome {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input).unwrap();
+    finish_child(child, &command, limit)
+}
+
+fn finish_child(mut child: Child, command: &Command, limit: Duration) -> Outcome {
     let (stdout, stderr) = (reader(child.stdout.take()), reader(child.stderr.take()));
     let status = wait_for(&mut child, limit);
     let outcome = |status| Outcome { status, stdout: stdout.join().unwrap(), stderr: stderr.join().unwrap() };

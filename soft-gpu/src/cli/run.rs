@@ -1,0 +1,86 @@
+//! `softgpu run`.
+
+use std::error::Error;
+use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{ExitCode, ExitStatus};
+use std::sync::Arc;
+
+use protocol::kfd::ioctl::Family;
+use rustix::fs::{CWD, Mode, OFlags, openat};
+
+use super::MachineArgs;
+use crate::device::Config;
+use crate::launcher::{LaunchError, Options, Prepared, TraceFile, die_of};
+use crate::{Kernel, SoftGpu};
+
+/// `softgpu run`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    machine: MachineArgs,
+    /// Write every call to the device into this file, one JSON object a line
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
+    command: Vec<OsString>,
+}
+
+/// Exit statuses of `env(1)` and `timeout(1)` where the program did not run.
+const LAUNCHER_FAILED: u8 = 125;
+const NOT_EXECUTABLE: u8 = 126;
+const NOT_FOUND: u8 = 127;
+
+/// Runs the program and ends as it ended: with its exit status, or of its signal.
+pub fn run(args: Args) -> Result<ExitCode, Box<dyn Error>> {
+    match launch(args) {
+        Ok(status) => Ok(end_like(status)),
+        Err(error) => {
+            eprintln!("softgpu: {error}");
+            Ok(ExitCode::from(match error.downcast_ref() {
+                Some(LaunchError::Exec { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+                    NOT_FOUND
+                }
+                Some(LaunchError::Exec { .. }) => NOT_EXECUTABLE,
+                _ => LAUNCHER_FAILED,
+            }))
+        }
+    }
+}
+
+fn launch(args: Args) -> Result<ExitStatus, Box<dyn Error>> {
+    let machine = args.machine.machine()?;
+    let trace = args.trace.map(|path| TraceFile::create(&path, family(args.machine.kernel))).transpose()?;
+    let mut command = args.command.into_iter();
+    let program = command.next().unwrap_or_default();
+    let options = Options { program, args: command.collect(), env: Vec::new(), trace };
+    let prepared = Prepared::new(&machine.tree(), options)?;
+    let gpu = SoftGpu::new(Config { machine, backing: prepared.backing_files()? })?;
+    release_stdio();
+    Ok(prepared.run(Arc::new(gpu))?)
+}
+
+/// How ioctl numbers are read.
+fn family(kernel: Kernel) -> Family {
+    match kernel {
+        Kernel::Linux6_12 | Kernel::Linux7_3 => Family::Mainline,
+        Kernel::Rocm => Family::Rocm,
+    }
+}
+
+/// The program has its own copies: its pipes must not stay open because of this process.
+fn release_stdio() {
+    if let Ok(null) = openat(CWD, "/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) {
+        let _ = rustix::stdio::dup2_stdin(&null);
+        let _ = rustix::stdio::dup2_stdout(&null);
+    }
+}
+
+fn end_like(status: ExitStatus) -> ExitCode {
+    match (status.code(), status.signal()) {
+        (_, Some(signal)) => die_of(signal),
+        (code, None) => code.and_then(|code| u8::try_from(code).ok()).unwrap_or(LAUNCHER_FAILED).into(),
+    }
+}
