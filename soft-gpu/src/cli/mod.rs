@@ -1,5 +1,6 @@
 //! The command line of `softgpu`.
 
+mod loopback_server;
 mod profiles;
 mod run;
 mod topology;
@@ -23,6 +24,9 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Serve the device on a socket (standard input), for `run --loopback`
+    #[command(hide = true)]
+    LoopbackServer(loopback_server::Args),
     /// List the built-in machines
     Profiles(profiles::Args),
     /// Run a program that sees the device
@@ -65,6 +69,7 @@ impl MachineArgs {
 #[must_use]
 pub fn run(cli: Cli) -> ExitCode {
     let result = match cli.command {
+        Command::LoopbackServer(args) => loopback_server::run(&args),
         Command::Profiles(args) => profiles::run(&args),
         Command::Run(args) => run::run(args),
         Command::Topology(args) => topology::run(&args),

@@ -7,10 +7,11 @@ use std::path::PathBuf;
 use std::process::{ExitCode, ExitStatus};
 use std::sync::Arc;
 
+use protocol::kfd::Kfd;
 use protocol::kfd::ioctl::Family;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
-use super::MachineArgs;
+use super::{MachineArgs, loopback_server};
 use crate::device::Config;
 use crate::launcher::{LaunchError, Options, Prepared, TraceFile, die_of};
 use crate::{Kernel, SoftGpu};
@@ -23,6 +24,9 @@ pub struct Args {
     /// Write every call to the device into this file, one JSON object a line
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    /// Keep the device in another process, behind a socket (an experiment: proves that the boundary can be serialised)
+    #[arg(long, hide = true)]
+    loopback: bool,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     command: Vec<OsString>,
@@ -57,7 +61,21 @@ fn launch(args: Args) -> Result<ExitStatus, Box<dyn Error>> {
     let program = command.next().unwrap_or_default();
     let options = Options { program, args: command.collect(), env: Vec::new(), trace };
     let prepared = Prepared::new(&machine.tree(), options)?;
-    let gpu = SoftGpu::new(Config { machine, backing: prepared.backing_files()? })?;
+    let backing = prepared.backing_files()?;
+    if args.loopback {
+        let (device, mut server) = loopback_server::start(&args.machine, &machine, &backing)?;
+        release_stdio();
+        let device = Arc::new(device);
+        let status = prepared.run(Arc::clone(&device) as Arc<dyn Kfd>)?;
+        device.close();
+        let served = server.wait()?;
+        return if served.success() {
+            Ok(status)
+        } else {
+            Err(format!("the device ended with {served}").into())
+        };
+    }
+    let gpu = SoftGpu::new(Config { machine, backing })?;
     release_stdio();
     Ok(prepared.run(Arc::new(gpu))?)
 }

@@ -35,12 +35,18 @@ impl Loopback {
         thread::Builder::new().name("kfd-loopback".into()).spawn(move || receiver.receive_replies())?;
         Ok(Self { connection })
     }
+
+    /// Ends the connection, whoever still holds the device: calls fail with `ENODEV` from now on, and the server
+    /// ends.
+    pub fn close(&self) {
+        // Also ends the receiving thread, which holds a reference to the connection.
+        let _ = rustix::net::shutdown(&self.connection.socket, rustix::net::Shutdown::Both);
+    }
 }
 
 impl Drop for Loopback {
     fn drop(&mut self) {
-        // Ends the receiving thread, which holds a reference to the connection.
-        let _ = rustix::net::shutdown(&self.connection.socket, rustix::net::Shutdown::Both);
+        self.close();
     }
 }
 
