@@ -248,17 +248,25 @@ fn pci_config(gpu: &Gpu) -> Vec<u8> {
     config
 }
 
+/// The DRM minors of a GPU: its render node, and the primary node, which only `/sys` shows, as in a
+/// container that is given render nodes alone. libdrm takes two GPUs without primary nodes for one
+/// (`fd_compare` in `amdgpu_device.c`).
 fn drm_device(sys: &mut Dir, gpu: &Gpu) {
-    let (dir, minor) = (gpu.device_dir(), gpu.render_minor);
-    let node = format!("{dir}/drm/renderD{minor}");
+    let card = gpu.render_minor - 128;
+    drm_minor(sys, gpu, &format!("renderD{}", gpu.render_minor), gpu.render_minor);
+    drm_minor(sys, gpu, &format!("card{card}"), card);
+}
+
+fn drm_minor(sys: &mut Dir, gpu: &Gpu, name: &str, minor: u32) {
+    let node = format!("{}/drm/{name}", gpu.device_dir());
     sys.file(&format!("{node}/dev"), format!("{DRM_MAJOR}:{minor}\n"));
     sys.file(
         &format!("{node}/uevent"),
-        format!("MAJOR={DRM_MAJOR}\nMINOR={minor}\nDEVNAME=dri/renderD{minor}\nDEVTYPE=drm_minor\n"),
+        format!("MAJOR={DRM_MAJOR}\nMINOR={minor}\nDEVNAME=dri/{name}\nDEVTYPE=drm_minor\n"),
     );
     sys.link(&format!("{node}/device"), format!("../../../{}", gpu.address()));
     sys.link(&format!("{node}/subsystem"), "../../../../../class/drm");
-    sys.link(&format!("class/drm/renderD{minor}"), format!("../../{node}"));
+    sys.link(&format!("class/drm/{name}"), format!("../../{node}"));
     sys.link(&format!("dev/char/{DRM_MAJOR}:{minor}"), format!("../../{node}"));
 }
 
@@ -367,6 +375,17 @@ mod tests {
         assert_eq!(text(&root, &format!("{device}/vendor")), "0x1002\n");
         assert_eq!(resolve(&root, "sys/bus/pci/devices/0001:21:00.0"), "sys/devices/pci0001:21/0001:21:00.0");
         assert!(matches!(lookup(&root, &format!("{device}/drm/renderD128")), Some(Entry::Dir(_))));
+    }
+
+    #[test]
+    fn each_gpu_has_a_primary_node_of_its_own() {
+        let root = view(&tree(), None);
+        for (minor, name, device) in [(128, "card0", "0000:c1:00.0"), (129, "card1", "0001:21:00.0")] {
+            let node = resolve(&root, &format!("sys/dev/char/226:{minor}"));
+            let beside = node.replace(&format!("renderD{minor}"), name);
+            assert!(beside.contains(device), "{beside}");
+            assert_eq!(resolve(&root, &format!("sys/class/drm/{name}")), beside);
+        }
     }
 
     #[test]
