@@ -60,7 +60,9 @@ impl Program {
 
     fn ioctl<A: UapiStruct>(&self, ioctl: Ioctl, args: &mut A) {
         let call = LocalCall::new().with_file(DRM_FD, self.drm);
-        self.process.ioctl(self.kfd, ioctl.request(), args.as_mut_bytes(), &call).expect(ioctl.name());
+        self.process
+            .ioctl(self.kfd, ioctl.request(), args.as_mut_bytes(), &call)
+            .unwrap_or_else(|errno| panic!("{}: {errno}", ioctl.name()));
     }
 
     fn buffer(&mut self, size: u64, flags: AllocFlags) -> Buffer {

@@ -127,7 +127,7 @@ fn write_entry(cx: &Cx<'_>, addr: u64, bytes: &[u8], size: u32) -> Result<(), Er
 /// The properties of a GPU's topology node.
 pub(super) fn node_properties(device: &Device, spec: &GpuSpec) -> NodeProperties {
     let nodes = &device.machine.topology.nodes;
-    nodes.iter().find(|node| node.id == spec.node).map(|node| node.properties.clone()).unwrap_or_default()
+    nodes.iter().find(|node| node.id == spec.node).map(|node| node.properties).unwrap_or_default()
 }
 
 fn device_entry(device: &Device, spec: &GpuSpec) -> DbgDeviceInfoEntry {
