@@ -43,7 +43,7 @@ impl Agent {
 }
 
 /// Data sheet: 104 CUs. ROCr makes a coarse-grained pool; one more of fine grain on a GPU in a hive; and from 6.x on one
-/// of extended scope where the CPU sees the memory (`GpuAgent::InitRegionList`). Pool size as rocminfo of real cards prints it: 64 GiB less the firmware's 16 MiB.
+/// of extended scope (`GpuAgent::InitRegionList`). Pool size as rocminfo of real cards prints it: 64 GiB less the firmware's 16 MiB.
 fn mi210(global_pools: usize) -> Agent {
     Agent::new("gfx90a", "AMD Instinct MI210", 104, 64)
         .pools(global_pools, 67_092_480)
@@ -171,7 +171,7 @@ fn rocminfo_of_debian_13_shows_each_machine_to_root_and_to_nobody() -> Result<()
         ("mi300x", 2, vec![mi300x()]),
         ("rx7900xtx", 1, vec![rx7900xtx()]),
         ("two-gpu", 1, vec![mi210(3), mi210(3)]),
-        ("small-bar", 1, vec![mi210(1)]),
+        ("small-bar", 1, vec![mi210(2)]),
         ("cpu-only", 1, vec![]),
     ];
     for (profile, cpus, gpus) in machines {
