@@ -71,6 +71,7 @@ pub(crate) fn run(cx: &Cx<'_>, ioctl: Ioctl, args: &mut [u8]) -> Result<i32, Err
         Ioctl::MapMemoryToGpu => with(args, |a| memory::map_memory(cx, a)),
         Ioctl::UnmapMemoryFromGpu => with(args, |a| memory::unmap_memory(cx, a)),
         Ioctl::AvailableMemory => with(args, |a| memory::available_memory(cx, a)),
+        Ioctl::Svm => memory::svm(cx, args),
         Ioctl::GetDmabufInfo => with(args, |a| memory::get_dmabuf_info(cx, a)),
         Ioctl::ImportDmabuf => with(args, |a| memory::import_dmabuf(cx, a)),
         Ioctl::ExportDmabuf => with(args, |a| memory::export_dmabuf(cx, a)),

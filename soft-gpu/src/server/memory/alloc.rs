@@ -22,7 +22,8 @@ pub(crate) fn alloc_memory(cx: &Cx<'_>, args: &mut AllocMemoryOfGpuArgs) -> Resu
     let flags = AllocFlags(args.flags);
     let memory = &cx.process.memory;
     let (index, drm) = {
-        let state = memory.lock();
+        let mut state = memory.lock();
+        state.drop_stale_svm(cx.call, args, flags);
         state.check_alloc(args, flags)?
     };
     let device = &cx.process.device;
@@ -73,6 +74,18 @@ impl State {
             return Err(Errno::EINVAL);
         }
         Ok((index, drm))
+    }
+
+    /// Forgets shared virtual memory in the way that the program has unmapped meanwhile; the kernel flushes its
+    /// deferred work here.
+    fn drop_stale_svm(&mut self, call: &dyn Call, args: &AllocMemoryOfGpuArgs, flags: AllocFlags) {
+        let pages = |addr: u64| (addr / PAGE_SIZE, addr.wrapping_add(args.size).wrapping_sub(1) / PAGE_SIZE);
+        let (first, last) = pages(args.va_addr);
+        self.drop_stale(call.mem(), first, last);
+        if flags.contains(AllocFlags::USERPTR) {
+            let (first, last) = pages(args.mmap_offset);
+            self.drop_stale(call.mem(), first, last);
+        }
     }
 
     /// Addresses that shared virtual memory has cannot be a buffer's, and program memory that it has cannot be

@@ -184,6 +184,16 @@ impl Charge {
         }
     }
 
+    /// Takes the part of `size` bytes out of a share of program memory, as a share of its own. `None` for more than
+    /// there is, and for kinds that are not counted byte by byte.
+    pub(super) fn split(&mut self, size: u64) -> Option<Charge> {
+        if self.kind != ChargeKind::Userptr || size > self.size {
+            return None;
+        }
+        self.size -= size;
+        Some(Charge { limits: Arc::clone(&self.limits), gpu: self.gpu, size, kind: self.kind })
+    }
+
     fn forget(mut self) {
         self.kind = ChargeKind::Nothing;
     }
@@ -256,5 +266,13 @@ mod tests {
         assert!(limits.charge(0, 29 * GIB, AllocFlags::USERPTR).is_ok(), "userptr is not TTM's");
         drop(system);
         assert_eq!(limits.gtt_used(), 0);
+        let mut whole = limits.charge(0, 3 * GIB, AllocFlags::USERPTR).expect("fits");
+        let part = whole.split(GIB).expect("less than the whole");
+        assert!(whole.split(3 * GIB).is_none());
+        assert_eq!(limits.used().system, 3 * GIB);
+        drop(whole);
+        assert_eq!(limits.used().system, GIB);
+        drop(part);
+        assert_eq!(limits.used().system, 0);
     }
 }

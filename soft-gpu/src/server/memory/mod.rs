@@ -35,6 +35,7 @@ pub(crate) use mmap::{mmio_at, mmio_mapping, render_mmap};
 #[allow(unused_imports, reason = "queues use it")]
 pub(crate) use queue_buffer::QueueBuffer;
 use slab::Slab;
+pub(super) use svm::svm;
 pub(super) use vm::{acquire_vm, apertures, apertures_new, set_memory_policy, set_scratch_backing_va};
 
 use super::drm::DrmFile;
@@ -256,8 +257,7 @@ impl State {
     }
 
     fn unmap_everything(&mut self) {
-        let vms: Vec<Option<Arc<GpuVm>>> =
-            self.gpus.iter().map(|gpu| gpu.drm.as_ref().map(|drm| Arc::clone(&drm.vm))).collect();
+        let vms = self.vms();
         let vm_of = |gpu: usize| vms.get(gpu).and_then(Option::as_ref);
         for gpu in &self.gpus {
             for attachment in gpu.buffers.iter().flat_map(|buffer| &buffer.attachments) {

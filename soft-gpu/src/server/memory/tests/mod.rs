@@ -4,6 +4,7 @@
 mod alloc;
 mod dmabuf;
 mod map;
+mod svm;
 mod vm;
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -210,7 +211,7 @@ impl Pages {
 
     pub(in crate::server) fn with_protection(pages: usize, prot: rustix::mm::ProtFlags) -> Self {
         let len = pages * 4096;
-        let flags = rustix::mm::MapFlags::PRIVATE;
+        let flags = rustix::mm::MapFlags::PRIVATE | rustix::mm::MapFlags::NORESERVE;
         // SAFETY: no address is asked for, so nothing that exists is replaced.
         let start = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, prot, flags) };
         Self { start: start.expect("anonymous memory"), len }
