@@ -4,8 +4,9 @@ use std::os::fd::OwnedFd;
 
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 
-/// Size of the `kfd` file in bytes: doorbells and MMIO pages.
-pub const KFD_FILE_SIZE: u64 = 1 << 30;
+/// Size of the `kfd` file in bytes (sparse): doorbells and MMIO pages. It has 255 places for doorbells
+/// at multiples of 4 GiB, where the thunk of ROCm 5.2 needs them.
+pub const KFD_FILE_SIZE: u64 = 1 << 40;
 
 /// Size of each render file in bytes (sparse): VRAM and GTT of one GPU.
 pub const RENDER_FILE_SIZE: u64 = 1 << 40;

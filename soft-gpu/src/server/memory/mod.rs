@@ -175,7 +175,7 @@ impl Memory {
     }
 
     /// The doorbells of this process on a GPU (`kfd_get_process_doorbells`): 1,024 of them, none rung, in the
-    /// `kfd` file at a multiple of their size.
+    /// `kfd` file at a multiple of [`DOORBELL_ALIGN`], or of their size where all such places are taken.
     ///
     /// # Errors
     /// `EINVAL` for an unknown GPU, `ENOMEM` where the file has no room.
@@ -186,7 +186,9 @@ impl Memory {
             return Ok(doorbells.clone());
         }
         let len = doorbell_slice(gpu);
-        let fresh = device.kfd_arena.alloc(len, len).map_err(|_| Errno::ENOMEM)?;
+        let arena = &device.kfd_arena;
+        let fresh = arena.alloc(len, DOORBELL_ALIGN).or_else(|_| arena.alloc(len, len));
+        let fresh = fresh.map_err(|_| Errno::ENOMEM)?;
         // No queue of any kind has rung a doorbell of all ones.
         fresh.fill(0, fresh.len(), 0xff).map_err(|_| Errno::EFAULT)?;
         Ok(slot.get_or_init(|| fresh).clone())
@@ -271,6 +273,11 @@ impl State {
         self.svm.clear(&vms);
     }
 }
+
+/// Doorbells lie at multiples of this in the `kfd` file. The thunk of ROCm 5.2 cuts the 32 lower bits off the offset
+/// of a node's first queue to get that of the pages, and later ones by 13 bits (`create_queue` in its `queues.c`):
+/// with the kernel's offsets, which have type and GPU above that, both are right. Case Q01.
+const DOORBELL_ALIGN: u64 = 1 << 32;
 
 /// `kfd_doorbell_process_slice`: bytes of doorbells of a process, whole pages.
 fn doorbell_slice(gpu: &Gpu) -> u64 {

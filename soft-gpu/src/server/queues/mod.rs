@@ -115,9 +115,9 @@ impl Queues {
         self.sources().get(&queue_id).map(|source| source.gpu_id)
     }
 
-    /// Whether the process has this queue.
+    /// Whether the process has this queue. Takes no lock that a call holds while it changes queues.
     pub(crate) fn contains(&self, queue_id: u32) -> bool {
-        self.lock().queues.contains_key(&queue_id)
+        self.sources().contains_key(&queue_id)
     }
 
     /// Whether the process has no queue (`kfd_process_queue_manager`'s list is empty).
