@@ -23,20 +23,26 @@ extern unsigned node_count;
 /* Milliseconds of a clock that does not jump. */
 uint64_t now_ms(void);
 
-/* The parts. Those that take `gpu` run their first half on a machine without one too. */
+/* The parts. These need no GPU, and print the same with one: */
 void open_checks_before(void);
 void open_checks_after(void);
 void topology_checks(void);
-void topology_gpu_checks(void);
 void event_checks(void);
-void event_gpu_checks(void);
 void memory_checks(void);
+void misc_checks(void);
+void fork_checks(void);
+/* These need one: */
+void topology_gpu_checks(void);
+void event_gpu_checks(void);
+void memory_gpu_checks(void);
 void register_checks(void);
+void increment_checks(void);
 void queue_checks(void);
 void aql_checks(void);
 void sdma_checks(void);
 void shared_checks(void);
-void misc_checks(void);
-void fork_checks(void);
+void svm_checks(void);
+void misc_gpu_checks(void);
+void fork_gpu_checks(void);
 
 #endif

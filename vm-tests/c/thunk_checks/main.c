@@ -10,6 +10,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
+
+/* Far above what a slow machine needs; every wait has its own, shorter limit. */
+#define TIME_LIMIT_S 900
 
 void check_u64(const char *id, uint64_t value) { printf("%s %" PRIu64 "\n", id, value); }
 
@@ -61,6 +65,21 @@ uint64_t now_ms(void) {
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
+static void gpu_parts(void) {
+    topology_gpu_checks();
+    memory_gpu_checks();
+    register_checks();
+    queue_checks();
+    aql_checks();
+    sdma_checks();
+    increment_checks();
+    shared_checks();
+    svm_checks();
+    misc_gpu_checks();
+    event_gpu_checks();
+    fork_gpu_checks();
+}
+
 int main(int argc, char **argv) {
     const bool gpu = !(argc == 2 && strcmp(argv[1], "--no-gpu") == 0);
     if (argc > 2 || (argc == 2 && gpu)) {
@@ -69,23 +88,19 @@ int main(int argc, char **argv) {
     }
     /* A program that is killed in the middle still shows how far it came. */
     setvbuf(stdout, NULL, _IOLBF, 0);
+    /* ... and one that hangs is ended. */
+    alarm(TIME_LIMIT_S);
     open_checks_before();
     topology_checks();
     event_checks();
+    memory_checks();
+    misc_checks();
     if (gpu) {
         if (gpu_node < 0) {
             fprintf(stderr, "there is no node with a GPU; --no-gpu runs what needs none\n");
             return 1;
         }
-        topology_gpu_checks();
-        event_gpu_checks();
-        memory_checks();
-        register_checks();
-        queue_checks();
-        aql_checks();
-        sdma_checks();
-        shared_checks();
-        misc_checks();
+        gpu_parts();
     }
     fork_checks();
     open_checks_after();
