@@ -72,7 +72,8 @@ static void tile_configuration(void) {
     config.NumTileConfigs = 40;
     config.NumMacroTileConfigs = 40;
     check_status("tile.gpu", hsaKmtGetTileConfig((HSAuint32)gpu_node, &config));
-    check_hex("tile.gpu.address-configuration", config.GbAddrConfig);
+    /* The bits that the kernel sets; the others are the chip's own. */
+    check_hex("tile.gpu.address-configuration", config.GbAddrConfig & 0xf3e777ff);
     check_u64("tile.gpu.tiles", config.NumTileConfigs);
     check_u64("tile.gpu.macro-tiles", config.NumMacroTileConfigs);
     config.NumTileConfigs = 3;
