@@ -65,19 +65,21 @@ uint64_t now_ms(void) {
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
+/* Children come before the parts that register the allocator's memory: under softgpu run such memory is shared with
+ * children afterwards, and both would write to one heap. */
 static void gpu_parts(void) {
     topology_gpu_checks();
     memory_gpu_checks();
-    register_checks();
     queue_checks();
     aql_checks();
     sdma_checks();
-    increment_checks();
     shared_checks();
-    svm_checks();
     misc_gpu_checks();
     event_gpu_checks();
     fork_gpu_checks();
+    svm_checks();
+    register_checks();
+    increment_checks();
 }
 
 int main(int argc, char **argv) {
@@ -95,6 +97,7 @@ int main(int argc, char **argv) {
     event_checks();
     memory_checks();
     misc_checks();
+    fork_checks();
     if (gpu) {
         if (gpu_node < 0) {
             fprintf(stderr, "there is no node with a GPU; --no-gpu runs what needs none\n");
@@ -102,7 +105,6 @@ int main(int argc, char **argv) {
         }
         gpu_parts();
     }
-    fork_checks();
     open_checks_after();
     return 0;
 }

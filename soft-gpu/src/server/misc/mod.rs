@@ -64,6 +64,9 @@ pub(super) fn set_xnack_mode(cx: &Cx<'_>, args: &mut SetXnackModeArgs) -> Result
         args.xnack_enabled = i32::from(cx.process.xnack());
         return Ok(());
     }
+    if !cx.process.queues.is_empty() {
+        return Err(Errno::EBUSY);
+    }
     let wanted = args.xnack_enabled != 0;
     if wanted && !cx.process.device.gpus.iter().all(|gpu| gpu.spec.features.xnack) {
         return Err(Errno::EPERM);

@@ -103,8 +103,8 @@ impl DoorbellIds {
 /// What CREATE_QUEUE says about the doorbell: where its pages are for `mmap`, and the byte in them.
 ///
 /// The kernel gives the type and the GPU's id in the upper bits. To programs these are opaque (the thunk masks the
-/// lower 13 bits and maps the rest), and under the launcher `/dev/kfd` is the very backing file: so here it is the
-/// place in that file. [`mmap`] takes the kernel's form as well.
+/// lower bits, see `DOORBELL_ALIGN` in `server::memory`, and maps the rest), and under the launcher `/dev/kfd` is the
+/// very backing file: so here it is the place in that file. [`mmap`] takes the kernel's form as well.
 pub(super) fn offset_for_user(pages: &HostMem, id: u32, gpu: &Gpu) -> u64 {
     let base = match pages.file_range() {
         Some((_, offset)) => offset,

@@ -4,7 +4,9 @@ use std::sync::atomic::Ordering;
 
 use protocol::Errno;
 use protocol::kfd::Ioctl;
-use protocol::kfd::args::{AllocQueueGwsArgs, GetQueueWaveStateArgs, SetCuMaskArgs, UpdateQueueArgs};
+use protocol::kfd::args::{
+    AllocQueueGwsArgs, GetQueueWaveStateArgs, SetCuMaskArgs, SetXnackModeArgs, UpdateQueueArgs,
+};
 use protocol::kfd::constants::QueueType;
 
 use super::{Rig, fence, wait};
@@ -174,4 +176,18 @@ fn one_queue_of_a_process_has_global_wave_sync() {
     rig.destroy(first).expect("destroy");
     assert_eq!(gws(second, 1), Ok(0), "pqm_clean_queue_resource gave it back");
     assert_eq!(gws(second, 0), Ok(0));
+}
+
+#[test]
+fn the_xnack_mode_cannot_be_set_while_there_are_queues() {
+    let rig = Rig::new(Profile::Mi210);
+    let queue_id = rig.create(&rig.sdma(QueueType::SDMA).args).expect("create").queue_id;
+    let xnack = |value| {
+        let mut args = SetXnackModeArgs { xnack_enabled: value };
+        rig.program.ioctl(Ioctl::SetXnackMode, &mut args).map(|()| args.xnack_enabled)
+    };
+    // kfd_ioctl_set_xnack_mode: refused even where nothing would change; a query is not.
+    assert_eq!([xnack(1), xnack(0), xnack(-1)], [Err(Errno::EBUSY), Err(Errno::EBUSY), Ok(0)]);
+    rig.destroy(queue_id).expect("destroy");
+    assert_eq!([xnack(1), xnack(-1)], [Ok(1), Ok(1)]);
 }

@@ -237,6 +237,15 @@ fn q01_doorbell_offsets_have_the_slot_in_their_lower_13_bits() {
     assert_eq!((again.queue_id, again.doorbell_offset & 0x1fff), (1, 8), "the lowest free ones");
 }
 
+/// Debian 12's thunk masks with 2^32 - 1 for the first queue of a process (case Q01).
+#[test]
+fn q01_doorbell_offsets_have_nothing_but_the_slot_in_their_lower_32_bits() {
+    let rig = Rig::new(Profile::Mi210);
+    let args = rig.compute(QueueType::COMPUTE_AQL, 4096).args;
+    let offsets = [0, 8].map(|slot| (rig.create(&args).expect("create").doorbell_offset & 0xffff_ffff, slot));
+    assert!(offsets.iter().all(|(low, slot)| low == slot), "{offsets:x?}");
+}
+
 #[test]
 fn doorbell_pages_are_mapped_as_a_whole() {
     let rig = Rig::new(Profile::Mi210);
