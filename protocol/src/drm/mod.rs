@@ -85,5 +85,64 @@ pub mod cap {
     pub const SYNCOBJ_TIMELINE: u64 = 0x14;
 }
 
+/// Where a buffer may be (`AMDGPU_GEM_DOMAIN_*`).
+pub mod domain {
+    /// System memory that the GPU does not reach.
+    pub const CPU: u64 = 0x1;
+    /// System memory that the GPU reaches.
+    pub const GTT: u64 = 0x2;
+    /// The GPU's memory.
+    pub const VRAM: u64 = 0x4;
+    /// All of these.
+    pub const MEMORY: u64 = CPU | GTT | VRAM;
+}
+
+/// Flags of GEM_CREATE (`AMDGPU_GEM_CREATE_*`).
+pub mod gem_create {
+    /// No CPU maps it.
+    pub const NO_CPU_ACCESS: u64 = 1 << 1;
+    /// Always mapped in the tables of its file, and never exported.
+    pub const VM_ALWAYS_VALID: u64 = 1 << 6;
+    /// Those that Linux 6.12 takes from programs: CPU access or none, write combining, cleared, always valid,
+    /// explicit synchronisation, discardable, compression (`amdgpu_gem_create_ioctl`).
+    pub const KNOWN: u64 = 0x3 | 1 << 2 | 1 << 3 | VM_ALWAYS_VALID | 1 << 7 | 1 << 12 | 1 << 16;
+}
+
+/// Operations of GEM_OP (`AMDGPU_GEM_OP_*`).
+pub mod gem_op {
+    /// What the buffer was created with.
+    pub const GET_CREATE_INFO: u32 = 0;
+}
+
+/// Operations of GEM_METADATA (`AMDGPU_GEM_METADATA_OP_*`).
+pub mod metadata_op {
+    /// Stores.
+    pub const SET: u32 = 1;
+    /// Reads.
+    pub const GET: u32 = 2;
+}
+
+/// Operations of GEM_VA (`AMDGPU_VA_OP_*`).
+pub mod va_op {
+    /// Maps a part of a buffer where nothing is mapped.
+    pub const MAP: u32 = 1;
+    /// Removes a mapping.
+    pub const UNMAP: u32 = 2;
+    /// Removes what is mapped in a range.
+    pub const CLEAR: u32 = 3;
+    /// Removes what is mapped in a range and maps a buffer there.
+    pub const REPLACE: u32 = 4;
+}
+
+/// Flags of GEM_VA (`AMDGPU_VM_*`).
+pub mod vm_page {
+    /// The GPU may write.
+    pub const WRITEABLE: u32 = 1 << 2;
+    /// The GPU may fetch instructions.
+    pub const EXECUTABLE: u32 = 1 << 3;
+    /// Delayed update, readable, writeable, executable, memory type, no-alloc.
+    pub const KNOWN: u32 = 1 << 0 | 1 << 1 | WRITEABLE | EXECUTABLE | 0xf << 5 | 1 << 9;
+}
+
 #[cfg(test)]
 mod tests;

@@ -83,6 +83,12 @@ pub(crate) fn run(cx: &Cx<'_>, ioctl: Ioctl, args: &mut [u8]) -> Result<i32, Err
         Ioctl::AllocQueueGws => with(args, |a| queues::alloc_gws(cx, a)),
         Ioctl::IpcExportHandle => with(args, |a| memory::ipc_export(cx, a)),
         Ioctl::IpcImportHandle => with(args, |a| memory::ipc_import(cx, a)),
+        Ioctl::CriuOp => with(args, misc::criu),
+        Ioctl::Profiler => with(args, misc::profiler),
+        Ioctl::RocmProfiler => with(args, misc::rocm_profiler),
+        Ioctl::CrossMemoryCopy | Ioctl::RlcSpm | Ioctl::PcSample | Ioctl::AisOp => misc::unsupported(ioctl),
+        // Secondary contexts; runtimes take EINVAL for "not there".
+        Ioctl::CreateProcess | Ioctl::RocmCreateProcess => Err(Errno::EINVAL),
         _ => {
             log::warn!("{} is not supported", ioctl.name());
             Err(Errno::EINVAL)

@@ -98,6 +98,7 @@ impl ProcessState {
     fn exit(&self) {
         self.device.remove_process(self.caller.id);
         self.queues.exit();
+        debug::exit(self);
         self.memory.exit();
         self.events.exit();
     }
@@ -182,9 +183,7 @@ impl Process for Client {
     }
 
     fn close(&self, file: FileId) {
-        if let Some(OpenFile::Render(file)) = self.device.files.remove(file) {
-            file.close();
-        }
+        self.device.files.remove(file);
     }
 
     fn transfer(&self, file: FileId, request: u32) -> Result<Transfer, Errno> {

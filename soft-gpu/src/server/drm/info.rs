@@ -215,11 +215,30 @@ fn memory(cx: &Cx<'_>) -> MemoryInfo {
         heap_usage: used,
         max_allocation: size / 4 * 3,
     };
-    // What the CPU reaches of a large BAR is all of it; of a small one it is what lies there.
+    let limits = &cx.device.memory.limits;
+    let index = cx.device.gpus.iter().position(|gpu| std::sync::Arc::ptr_eq(gpu, &cx.file.gpu)).unwrap_or(0);
+    let used = limits.vram_used(index);
+    let visible = spec.vram.visible.min(spec.vram.size);
     MemoryInfo {
-        vram: heap(spec.vram.size, 0),
-        cpu_accessible_vram: heap(spec.vram.visible.min(spec.vram.size), 0),
-        gtt: heap(cx.device.machine.system_memory() / 2, 0),
+        vram: heap(spec.vram.size, used),
+        // It is not told where buffers lie: with a small BAR as little as possible lies in it.
+        cpu_accessible_vram: heap(visible, if spec.vram.is_large_bar() { used } else { 0 }),
+        gtt: heap(limits.gtt_limit(), limits.gtt_used()),
+    }
+}
+
+/// An address range of GEM_VA without the sign extension of the upper half (`amdgpu_gem_va_ioctl`).
+///
+/// # Errors
+/// `EINVAL` for what is reserved, in the hole or past the end.
+pub(super) fn checked_va(va: u64, len: u64) -> Result<u64, Errno> {
+    if va < VA_RESERVED_BOTTOM || (HOLE.0..HOLE.1).contains(&va) {
+        return Err(Errno::EINVAL);
+    }
+    let va = va & ((1 << 48) - 1);
+    match va.checked_add(len) {
+        Some(end) if end <= VM_SIZE => Ok(va),
+        Some(_) | None => Err(Errno::EINVAL),
     }
 }
 

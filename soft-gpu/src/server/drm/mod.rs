@@ -3,6 +3,7 @@
 //! Graphics and command submission through DRM are not there: contexts, command streams and synchronisation
 //! objects answer `EOPNOTSUPP`, and GET_CAP says that there are no synchronisation objects.
 
+mod gem;
 mod info;
 #[cfg(test)]
 mod tests;
@@ -30,6 +31,14 @@ pub(crate) struct DrmFile {
     pub(crate) vm: Arc<GpuVm>,
     /// Whether a process has made them its own through ACQUIRE_VM; stays set for good.
     pub(crate) compute: AtomicBool,
+    handles: gem::Handles,
+}
+
+/// A file that a process acquired for KFD lives until that process ends, closed or not.
+impl Drop for DrmFile {
+    fn drop(&mut self) {
+        self.handles.clear(self.id, &self.vm);
+    }
 }
 
 /// What a handler works with.
@@ -43,11 +52,14 @@ impl DrmFile {
     pub(crate) fn new(gpu: Arc<Gpu>) -> Self {
         static LAST: AtomicU64 = AtomicU64::new(0);
         let id = LAST.fetch_add(1, Ordering::Relaxed) + 1;
-        Self { gpu, id, vm: Arc::new(GpuVm::new()), compute: AtomicBool::new(false) }
+        Self {
+            gpu,
+            id,
+            vm: Arc::new(GpuVm::new()),
+            compute: AtomicBool::new(false),
+            handles: gem::Handles::default(),
+        }
     }
-
-    /// The last close of the file.
-    pub(crate) fn close(&self) {}
 
     /// `mmap` of a render node.
     pub(crate) fn mmap(&self, offset: u64, len: u64) -> Result<Mapping, Errno> {
@@ -90,18 +102,15 @@ pub(crate) fn ioctl(
         DrmIoctl::GetClient => with(args, get_client),
         DrmIoctl::GetCap => with(args, get_cap),
         DrmIoctl::AmdgpuInfo => with(args, |a| info::info(&cx, a)),
-        DrmIoctl::GemClose
-        | DrmIoctl::PrimeHandleToFd
-        | DrmIoctl::PrimeFdToHandle
-        | DrmIoctl::AmdgpuGemCreate
-        | DrmIoctl::AmdgpuGemMmap
-        | DrmIoctl::AmdgpuGemMetadata
-        | DrmIoctl::AmdgpuGemWaitIdle
-        | DrmIoctl::AmdgpuGemVa
-        | DrmIoctl::AmdgpuGemOp => {
-            log::warn!("{} is not supported", ioctl.decl().name);
-            Err(Errno::EOPNOTSUPP)
-        }
+        DrmIoctl::GemClose => with(args, |a| gem::close(&cx, a)),
+        DrmIoctl::PrimeHandleToFd => with(args, |a| gem::export(&cx, a)),
+        DrmIoctl::PrimeFdToHandle => with(args, |a| gem::import(&cx, a)),
+        DrmIoctl::AmdgpuGemCreate => with(args, |a| gem::create(&cx, a)),
+        DrmIoctl::AmdgpuGemMmap => with(args, |a| gem::mmap(&cx, a)),
+        DrmIoctl::AmdgpuGemMetadata => with(args, |a| gem::metadata(&cx, a)),
+        DrmIoctl::AmdgpuGemWaitIdle => with(args, |a| gem::wait_idle(&cx, a)),
+        DrmIoctl::AmdgpuGemVa => with(args, |a| gem::va(&cx, a)),
+        DrmIoctl::AmdgpuGemOp => with(args, |a| gem::op(&cx, a)),
     }
 }
 

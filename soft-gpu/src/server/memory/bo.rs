@@ -46,9 +46,20 @@ pub(crate) struct Bo {
     pub(crate) mmap_offset: u64,
     /// Render node files that may map it (`drm_vma_node_allow`), with a count each.
     viewers: Mutex<Vec<(u64, u32)>>,
+    /// What programs say to each other about it (`amdgpu_bo_set_metadata`).
+    metadata: Mutex<Metadata>,
     /// How many queue buffers each (process, GPU) has in it (`amdgpu_bo_va::queue_refcount`).
     queue_refs: Mutex<Vec<(ProcessId, usize, Arc<AtomicU32>)>>,
     _charge: Option<Charge>,
+}
+
+/// Metadata of a buffer, which the driver only keeps.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Metadata {
+    pub(crate) flags: u64,
+    pub(crate) tiling: u64,
+    /// At most 256 bytes.
+    pub(crate) data: Vec<u8>,
 }
 
 impl Bo {
@@ -70,10 +81,16 @@ impl Bo {
             mmap_offset,
             viewers: Mutex::default(),
             queue_refs: Mutex::default(),
+            metadata: Mutex::default(),
             _charge: charge,
         });
         gpu.nodes.add(&bo);
         bo
+    }
+
+    /// Its metadata.
+    pub(crate) fn metadata(&self) -> MutexGuard<'_, Metadata> {
+        lock(&self.metadata)
     }
 
     /// Size in bytes, whole pages.

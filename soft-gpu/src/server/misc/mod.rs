@@ -5,8 +5,11 @@ mod tests;
 
 use protocol::Errno;
 use protocol::kfd::args::{
-    GetClockCountersArgs, GetTileConfigArgs, GetVersionArgs, SetTrapHandlerArgs, SetXnackModeArgs,
+    CriuArgs, GetClockCountersArgs, GetTileConfigArgs, GetVersionArgs, ProfilerArgs, RocmProfilerArgs,
+    SetTrapHandlerArgs, SetXnackModeArgs,
 };
+use protocol::kfd::constants::{CriuOp, PROFILER_VERSION, ProfilerOp};
+use protocol::kfd::ioctl::Ioctl;
 use rustix::time::ClockId;
 use zerocopy::IntoBytes;
 
@@ -47,11 +50,11 @@ fn write_table<const ENTRIES: usize>(cx: &Cx<'_>, addr: u64, count: &mut u32) ->
     Ok(())
 }
 
-/// `kfd_ioctl_set_trap_handler`. Nothing executes instructions yet, so the addresses are checked for nothing
-/// and not used, as the driver does not look at them either.
+/// `kfd_ioctl_set_trap_handler`: `ESRCH` before ACQUIRE_VM. The driver does not look at the addresses, and
+/// nothing executes instructions yet that would use them.
 pub(super) fn set_trap_handler(cx: &Cx<'_>, args: &mut SetTrapHandlerArgs) -> Result<(), Errno> {
     cx.process.device.gpu(args.gpu_id).ok_or(Errno::EINVAL)?;
-    Ok(())
+    cx.process.memory.vm(args.gpu_id).map(|_| ()).map_err(|_| Errno::ESRCH)
 }
 
 /// `kfd_ioctl_set_xnack_mode`. Without a GPU that has shared virtual memory the call is not there at all
@@ -64,7 +67,7 @@ pub(super) fn set_xnack_mode(cx: &Cx<'_>, args: &mut SetXnackModeArgs) -> Result
         args.xnack_enabled = i32::from(cx.process.xnack());
         return Ok(());
     }
-    if !cx.process.queues.is_empty() {
+    if cx.process.has_queues() {
         return Err(Errno::EBUSY);
     }
     let wanted = args.xnack_enabled != 0;
@@ -78,4 +81,40 @@ pub(super) fn set_xnack_mode(cx: &Cx<'_>, args: &mut SetXnackModeArgs) -> Result
 /// The debugger calls of old kernels (`kfd_ioctl_dbg_register` and its kin): nothing but `EPERM`.
 pub(super) fn deprecated_debugger() -> Result<i32, Errno> {
     Err(Errno::EPERM)
+}
+
+/// `kfd_ioctl_criu`. Nothing is saved or restored; an unknown operation is `EINVAL` as in the driver.
+pub(super) fn criu(args: &mut CriuArgs) -> Result<(), Errno> {
+    if args.op > CriuOp::RESUME.0 {
+        return Err(Errno::EINVAL);
+    }
+    log::warn!("CRIU_OP {} is not supported", args.op);
+    Err(Errno::EOPNOTSUPP)
+}
+
+/// PROFILER of Linux 7.3: tells its version. There are no performance counters to lock.
+pub(super) fn profiler(args: &mut ProfilerArgs) -> Result<(), Errno> {
+    profiler_op(args.op, &mut args.body)
+}
+
+/// PROFILER of ROCm's driver.
+pub(super) fn rocm_profiler(args: &mut RocmProfilerArgs) -> Result<(), Errno> {
+    profiler_op(args.op, &mut args.body)
+}
+
+fn profiler_op(op: u32, body: &mut [u8]) -> Result<(), Errno> {
+    if op != ProfilerOp::VERSION.0 {
+        log::warn!("PROFILER operation {op} is not supported");
+        return Err(Errno::EOPNOTSUPP);
+    }
+    for (to, from) in body.iter_mut().zip(PROFILER_VERSION.to_le_bytes()) {
+        *to = from;
+    }
+    Ok(())
+}
+
+/// A call of the imitated kernel that the software GPU does not have.
+pub(super) fn unsupported(ioctl: Ioctl) -> Result<i32, Errno> {
+    log::warn!("{} is not supported", ioctl.name());
+    Err(Errno::EOPNOTSUPP)
 }
