@@ -43,7 +43,8 @@ impl Program {
 
     fn ioctl<A: UapiStruct>(&self, ioctl: Ioctl, args: &mut A) {
         let call = LocalCall::new().with_file(DRM_FD, self.drm);
-        self.process.ioctl(self.kfd, ioctl.request(), args.as_mut_bytes(), &call).expect(ioctl.name());
+        let result = self.process.ioctl(self.kfd, ioctl.request(), args.as_mut_bytes(), &call);
+        result.unwrap_or_else(|errno| panic!("{}: {errno}", ioctl.name()));
     }
 
     fn alloc(&self, va_addr: u64, size: u64) -> u64 {

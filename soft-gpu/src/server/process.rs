@@ -16,7 +16,7 @@ use protocol::kfd::constants::ExceptionCode;
 use protocol::kfd::types::QueueSnapshotEntry;
 use protocol::kfd::{Call, Caller, FileId, Mapping, Node, Process, Transfer, request_nr, request_size};
 
-use super::debug::Debug;
+use super::debug::{self, Debug};
 use super::dispatch::{self, Cx};
 use super::drm::{self, DrmFile};
 use super::events::{self, Events};

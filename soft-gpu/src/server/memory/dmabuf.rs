@@ -196,17 +196,25 @@ pub(super) fn imported(bo: Arc<Bo>, index: usize, gpu_id: u32, va: u64, viewer: 
     Buffer { bo, va, flags, vram, home: index, viewer, attachments: Vec::new() }
 }
 
-/// `kfd_ioctl_get_dmabuf_info`. Buffers have no metadata: nobody sets any (`amdgpu_bo_get_metadata`).
+/// `kfd_ioctl_get_dmabuf_info`, with the metadata that GEM_METADATA set.
 pub(crate) fn get_dmabuf_info(cx: &Cx<'_>, args: &mut GetDmabufInfoArgs) -> Result<(), Errno> {
     let device = &cx.process.device;
     let first = device.gpus.first().ok_or(Errno::EINVAL)?;
     let bo = from_caller(cx.call, &device.memory.dmabufs, args.dmabuf_fd)?;
+    let metadata = bo.metadata().data.clone();
+    let room = std::mem::replace(&mut args.metadata_size, u32::try_from(metadata.len()).unwrap_or(u32::MAX));
     args.size = bo.size();
-    args.metadata_size = 0;
+    // amdgpu_bo_get_metadata
+    if args.metadata_ptr != 0 && (room as usize) < metadata.len() {
+        return Err(Errno::EINVAL);
+    }
     let vram = bo.kind == BoKind::Vram;
     // System memory has no partition, and the kernel then names the first GPU, whoever's it is.
     args.gpu_id = if vram { bo.gpu.spec.gpu_id } else { first.spec.gpu_id };
     let kind = if vram { AllocFlags::VRAM } else { AllocFlags::GTT };
     args.flags = if bo.public { (kind | AllocFlags::PUBLIC).0 } else { kind.0 };
+    if args.metadata_ptr != 0 {
+        cx.call.mem().write(args.metadata_ptr, &metadata)?;
+    }
     Ok(())
 }
