@@ -101,6 +101,9 @@ impl ProcessState {
         debug::exit(self);
         self.memory.exit();
         self.events.exit();
+        for gpu in &self.device.gpus {
+            gpu.smi.prune();
+        }
     }
 }
 

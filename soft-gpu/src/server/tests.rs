@@ -1,11 +1,14 @@
 //! The way of a call to its handler, against `kfd_ioctl`, `kfd_open` and `kfd_mmap` of Linux 6.12.
 
+use std::os::fd::OwnedFd;
+
+use proptest::prelude::{ProptestConfig, any, prop_assert, proptest};
 use protocol::Errno;
 use protocol::drm::DrmIoctl;
 use protocol::kfd::args::GetVersionArgs;
 use protocol::kfd::constants::MmapType;
 use protocol::kfd::ioctl::Ioctl;
-use protocol::kfd::{FileId, Kfd, Node, Transfer};
+use protocol::kfd::{Call, Fault, FileId, Interrupt, Kfd, Node, PassedFd, Shared, Transfer, UserMem};
 
 use super::rig::{Program, attach, drm_request, machine};
 use crate::local_mem::LocalCall;
@@ -177,11 +180,85 @@ fn every_number_answers_without_arguments() {
             for nr in 0..256 {
                 let program = Program::start(&gpu);
                 let call = LocalCall::new();
-                protocol::kfd::Call::interrupt(&call).fire();
+                call.interrupt().fire();
                 let result = program.process.ioctl(program.kfd, 0x4b00 | nr, &mut [], &call);
                 assert!(result.is_ok_and(|value| value == 0) || result.is_err(), "{nr:#x}");
             }
             drop(gpu.topology());
+        }
+    }
+}
+
+/// A caller without memory and without descriptors, who is about to be interrupted.
+struct Nobody {
+    mem: Nowhere,
+    interrupt: Interrupt,
+}
+
+struct Nowhere;
+
+impl UserMem for Nowhere {
+    fn read(&self, addr: u64, buf: &mut [u8]) -> Result<(), Fault> {
+        Err(Fault { addr, len: buf.len() as u64 })
+    }
+
+    fn write(&self, addr: u64, buf: &[u8]) -> Result<(), Fault> {
+        Err(Fault { addr, len: buf.len() as u64 })
+    }
+
+    fn share(&self, _addr: u64, _len: u64, _writable: bool) -> Result<Vec<Shared>, Errno> {
+        Err(Errno::EFAULT)
+    }
+}
+
+impl Call for Nobody {
+    fn mem(&self) -> &dyn UserMem {
+        &self.mem
+    }
+
+    fn descriptor(&self, _fd: i32) -> Result<PassedFd, Errno> {
+        Err(Errno::EBADF)
+    }
+
+    fn install(&self, _fd: OwnedFd) -> Result<i32, Errno> {
+        Err(Errno::EMFILE)
+    }
+
+    fn interrupt(&self) -> &Interrupt {
+        &self.interrupt
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    /// Every call of a file's life with arguments of any length and contents: an answer, and no panic.
+    #[test]
+    fn any_bytes_are_answered(
+        kernel in proptest::sample::select(Kernel::ALL.as_slice()),
+        calls in proptest::collection::vec((any::<u8>(), any::<bool>(), proptest::collection::vec(any::<u8>(), 0..160)), 1..60),
+        known_gpu in any::<bool>(),
+    ) {
+        let gpu = machine(Profile::Mi210, kernel);
+        let spec = gpu.device().gpus[0].spec.clone();
+        let process = attach(&gpu, true);
+        let kfd = process.open(Node::Kfd).expect("open");
+        let render = process.open(Node::Render(spec.render_minor)).expect("open");
+        let call = Nobody { mem: Nowhere, interrupt: Interrupt::new() };
+        call.interrupt.fire();
+        for (nr, on_kfd, mut args) in calls {
+            if known_gpu {
+                // Wherever a struct has its GPU id, it is a word at a multiple of four.
+                for word in args.chunks_exact_mut(4).skip(usize::from(nr % 4)).step_by(4) {
+                    word.copy_from_slice(&spec.gpu_id.to_le_bytes());
+                }
+            }
+            let size = u32::try_from(args.len()).expect("short");
+            let (file, letter) = if on_kfd { (kfd, 0x4b) } else { (render, 0x64) };
+            let request = 0xc000_0000 | size << 16 | letter << 8 | u32::from(nr % 0xd0);
+            let answer = process.ioctl(file, request, &mut args, &call);
+            prop_assert!(answer.map_or(true, |value| value >= 0));
+            let _ = process.mmap(file, u64::from(nr) << 56, u64::from(size));
         }
     }
 }

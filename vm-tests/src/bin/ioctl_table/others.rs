@@ -317,7 +317,4 @@ fn runtime_and_debugger(kfd: &Kfd) {
     }
     trap("detach", own, DbgTrapOp::DISABLE, [0; 24]);
     trap("detach twice", own, DbgTrapOp::DISABLE, [0; 24]);
-
-    let mut args = CriuArgs { op: 9, ..Default::default() };
-    line("CRIU_OP 9", kfd.call(Ioctl::CriuOp, &mut args), "");
 }
