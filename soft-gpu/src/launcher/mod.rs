@@ -5,7 +5,7 @@
 //! executes the program's ioctls on the [`Kfd`]. The memory of the device lies in those files, so that
 //! mappings are the kernel's own.
 //!
-//! Three processes: the supervisor (the caller), the [`reaper`](self::reaper) below it, the program
+//! Three processes: the supervisor (the caller), the [`reaper`] below it, the program
 //! below that. None survives the supervisor.
 //!
 //! This is no sandbox: the program could do what it liked before, and can now. What it says (requests,
