@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -93,6 +93,9 @@ struct Shop {
     stubborn: AtomicBool,
 }
 
+/// One run at a time: the runs are full of busy threads, and what is tested has deadlines.
+static ONE: Mutex<()> = Mutex::new(());
+
 /// One run of the program.
 pub struct Run {
     child: Child,
@@ -100,11 +103,13 @@ pub struct Run {
     new_waits: Receiver<Waiting>,
     threads: Vec<JoinHandle<()>>,
     _dir: Option<tempfile::TempDir>,
+    _one: MutexGuard<'static, ()>,
 }
 
 impl Run {
     /// Starts `prog.c` in `mode` and answers its calls.
     pub fn start(mode: &str) -> Self {
+        let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
         let (program, dir) = compile();
         let (ours, theirs) = UnixStream::pair().unwrap();
         let mut command = Command::new(program);
@@ -129,7 +134,7 @@ impl Run {
         });
         let serving = Arc::clone(&shop);
         let threads = vec![std::thread::spawn(move || serving.serve())];
-        Self { child, shop, new_waits, threads, _dir: dir }
+        Self { child, shop, new_waits, threads, _dir: dir, _one: one }
     }
 
     /// Waits for the program's end, which has to be a success.
