@@ -5,12 +5,12 @@
 use std::{
     fs,
     path::Path,
-    process::Command,
+    process::{Command, Stdio},
     sync::Mutex,
     time::{Duration, Instant},
 };
 
-use vm_tests::{Config, Error, NOBODY, Result, Run, Vm, command, programs, wire::End};
+use vm_tests::{Config, Error, NOBODY, Result, Run, Vm, programs, wire::End};
 
 /// Guests run one at a time: two cores are not enough for two of them.
 static ONE_GUEST: Mutex<()> = Mutex::new(());
@@ -134,30 +134,39 @@ fn a_guest_ends_with_the_process_that_booted_it() -> Result<()> {
         return Vm::boot(&config).map(drop);
     }
     let _alone = alone();
-    let this =
-        std::env::current_exe().map_err(|source| Error::System { what: "find this program", source })?;
+    let system = |what| move |source| Error::System { what, source };
+    let this = std::env::current_exe().map_err(system("find this program"))?;
     let mut again = Command::new(this);
     again.args(["--exact", "a_guest_ends_with_the_process_that_booted_it"]).env(ROLE, "1");
-    let pids_before = qemu_pids();
+    again.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let before = stopped_qemus();
+    let mut child = again.spawn().map_err(system("start this program again"))?;
 
-    // The time is enough to start QEMU; `finish` kills the process with SIGKILL, so that no destructor runs.
-    let finished = command::finish(&mut again, Duration::from_secs(10));
+    let started = within(Duration::from_secs(240), || stopped_qemus() != before);
+    // SIGKILL: no destructor runs.
+    child.kill().map_err(system("kill the child"))?;
+    child.wait().map_err(system("wait for the child"))?;
 
-    assert!(matches!(finished, Err(Error::CommandTimeout { .. })), "{finished:?}");
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while qemu_pids() != pids_before {
-        assert!(
-            Instant::now() < deadline,
-            "QEMU outlives its parent: {:?}, before {pids_before:?}",
-            qemu_pids()
-        );
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    assert!(started, "the child started no QEMU");
+    let ended = within(Duration::from_secs(20), || stopped_qemus() == before);
+    assert!(ended, "QEMU outlives its parent: {:?}, before {before:?}", stopped_qemus());
     Ok(())
 }
 
-/// The stopped QEMUs of this machine (by -S), so that other users' guests do not count.
-fn qemu_pids() -> Vec<String> {
+/// Whether something becomes true in time.
+fn within(time: Duration, is_true: impl Fn() -> bool) -> bool {
+    let deadline = Instant::now() + time;
+    while Instant::now() < deadline {
+        if is_true() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    false
+}
+
+/// The QEMUs of this machine that never start their guests (-S), so that other users' guests do not count.
+fn stopped_qemus() -> Vec<String> {
     let processes = fs::read_dir("/proc").unwrap().filter_map(|entry| Some(entry.ok()?.path()));
     let stopped = processes.filter(|process| {
         let line = fs::read(process.join("cmdline")).unwrap_or_default();
