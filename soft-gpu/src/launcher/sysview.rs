@@ -187,6 +187,9 @@ pub fn view(tree: &Tree, proc_modules: Option<&[u8]>) -> Dir {
 
 fn topology(sys: &mut Dir, tree: &Tree) {
     sys.replace("devices/virtual/kfd");
+    for dir in tree.directories() {
+        sys.put(&format!("devices/virtual/kfd/kfd/topology/{dir}"), Entry::Dir(Dir::default()));
+    }
     for (path, contents) in &tree.files {
         sys.file(&format!("devices/virtual/kfd/kfd/topology/{path}"), contents.clone());
     }
@@ -407,6 +410,15 @@ mod tests {
         let without = view(&tree(), None);
         assert!(lookup(&without, "proc").is_none());
         assert!(text(&without, "dev/.kfdvirt/lsmod").contains("amdgpu"));
+    }
+
+    /// `kfd_build_sysfs_node_entry`: a CPU node has a directory for caches, and nothing in it.
+    #[test]
+    fn directories_that_the_kernel_leaves_empty_are_there() {
+        let mut root = view(&tree(), None);
+        let node = root.dir("sys/devices/virtual/kfd/kfd/topology/nodes/0").expect("a directory");
+        assert_eq!(node.entries.get("caches"), Some(&Entry::Dir(Dir::default())));
+        assert_eq!(node.entries.get("perf"), Some(&Entry::Dir(Dir::default())));
     }
 
     #[test]
