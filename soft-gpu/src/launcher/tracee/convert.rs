@@ -54,7 +54,11 @@ pub fn convert(thread: &mut Borrowed, pieces: &[Piece]) -> Result<Arc<OwnedFd>, 
 
 /// Creates a memfd in the program. Its name stands on the thread's stack for that moment.
 fn create(thread: &mut Borrowed) -> Result<u32, ConvertError> {
-    let (tid, at) = (thread.tid(), thread.stack_pointer());
+    // Where a signal handler's frame would start, below the red zone of the System V ABI: a thread that has just
+    // started has nothing mapped above its stack pointer.
+    const RED_ZONE: u64 = 128;
+    let tid = thread.tid();
+    let at = thread.stack_pointer().saturating_sub(RED_ZONE + NAME.len() as u64);
     let fault = |_| ConvertError::Own { what: "the program's stack", errno: Errno::EFAULT };
     let mut saved = [0; NAME.len()];
     vm_copy::read(tid, at, &mut saved).map_err(fault)?;

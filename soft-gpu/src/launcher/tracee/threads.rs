@@ -83,9 +83,11 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
 }
 
 impl Stat {
-    /// Whether it ended.
+    /// Whether it ended, or is ending: it is back in the kernel for good, has let its memory go, and cannot be
+    /// traced any more (`EPERM`).
     pub fn is_dead(self) -> bool {
-        matches!(self.state, 'Z' | 'X')
+        const PF_EXITING: u32 = 0x4;
+        matches!(self.state, 'Z' | 'X') || self.flags & PF_EXITING != 0
     }
 
     /// Whether the kernel runs it on behalf of the program (io_uring, vhost): it cannot be traced.
