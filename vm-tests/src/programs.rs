@@ -63,14 +63,14 @@ pub fn softgpu() -> Result<PathBuf> {
     })
 }
 
-/// Compiles a C file of `vm-tests/c` and returns the program's path.
+/// Compiles a C file of `vm-tests/c`, or all C files of a directory there, and returns the program's path.
 ///
-/// `flags` go to the compiler after the file, so libraries (`-lhsakmt`) and `-static` may stand in them.
+/// `flags` go to the compiler after the files, so libraries (`-lhsakmt`) and `-static` may stand in them.
 ///
 /// # Errors
 /// If the compiler fails; the error holds its messages. Warnings are errors.
 pub fn compile_c(file: &str, flags: &[&str]) -> Result<PathBuf> {
-    let source = crate_dir().join("c").join(file);
+    let sources = c_files(crate_dir().join("c").join(file))?;
     let dir = target_dir().join("c");
     fs::create_dir_all(&dir).map_err(Error::file("make the directory", &dir))?;
     // Under a name of its own, then renamed: several tests may want one program, and one may be running it.
@@ -78,7 +78,7 @@ pub fn compile_c(file: &str, flags: &[&str]) -> Result<PathBuf> {
         tempfile::Builder::new().prefix(file).tempfile_in(&dir).map_err(Error::file("write to", &dir))?;
     let mut cc = Command::new(env::var_os("CC").unwrap_or_else(|| "cc".into()));
     cc.args(["-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"]);
-    cc.arg(unfinished.path()).arg("-I").arg(crate_dir().join("c/include")).arg(&source).args(flags);
+    cc.arg(unfinished.path()).arg("-I").arg(crate_dir().join("c/include")).args(sources).args(flags);
     command::succeed(&mut cc, SHORT)?;
     let program = dir.join(program_name(file, flags));
     // A temporary file is its owner's alone, and the linker kept that; a program may be run by any user.
@@ -86,6 +86,19 @@ pub fn compile_c(file: &str, flags: &[&str]) -> Result<PathBuf> {
     fs::set_permissions(unfinished.path(), permissions).map_err(Error::file("change", unfinished.path()))?;
     unfinished.persist(&program).map_err(|error| Error::file("rename", &program)(error.error))?;
     Ok(program)
+}
+
+/// A file itself, or the C files of a directory.
+fn c_files(source: PathBuf) -> Result<Vec<PathBuf>> {
+    if !source.is_dir() {
+        return Ok(vec![source]);
+    }
+    let entries = fs::read_dir(&source).map_err(Error::file("list", &source))?;
+    let paths = entries.map(|entry| entry.map(|entry| entry.path())).collect::<std::io::Result<Vec<_>>>();
+    let mut files = paths.map_err(Error::file("list", &source))?;
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "c"));
+    files.sort();
+    Ok(files)
 }
 
 /// One file compiled with other flags is another program.
