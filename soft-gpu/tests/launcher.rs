@@ -63,6 +63,16 @@ fn a_signal_for_a_thread_that_waits_reaches_it() {
 }
 
 #[test]
+fn a_signal_for_the_process_reaches_one_of_its_waiting_threads() {
+    run("waits", &["shared"], prints("handled 1 prompt 1 whole 1 wrong 0", 0));
+}
+
+#[test]
+fn two_hundred_threads_wait_together() {
+    run("waits", &["many"], prints("wrong 0 together 1", 0));
+}
+
+#[test]
 fn fifty_children_get_ebadf_on_the_inherited_file_and_open_their_own() {
     run("family", &["bomb", "50"], prints("children 50 bad 0 own 0", 0));
 }

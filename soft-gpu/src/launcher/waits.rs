@@ -9,8 +9,9 @@
 //! `ERESTARTSYS` reaches the program as a number if the thread is *not* flagged to handle a signal, so
 //! what counts as a reason here are only states in which the kernel has set that flag:
 //! - a pending signal of the thread itself that it does not block;
-//! - a pending signal of the process that the first thread does not block: the kernel chooses that
-//!   thread first (`complete_signal`);
+//! - a pending signal of the process that the thread does not block. The kernel flags one thread that it
+//!   chooses (`complete_signal`), and does not say which; so we flag the thread ourselves. If another one
+//!   takes the signal, the call is restarted and nothing else happens;
 //! - a stopped process: every thread is told to stop before the first one does (`do_signal_stop`);
 //! - a debugger that appeared: it interrupts or stops what it attaches to.
 
@@ -24,13 +25,16 @@ use protocol::kfd::Interrupt;
 
 use super::notify::Listener;
 use super::registry::lock;
+use super::tracee::flag_to_return;
 
 /// A blocking call.
 struct Wait {
     interrupt: Weak<Interrupt>,
     status: Option<File>,
     leader: Option<File>,
+    tid: u32,
     first: bool,
+    shared_seen: u32,
     since: Instant,
     next: Instant,
     tracer: Option<u32>,
@@ -66,7 +70,9 @@ impl Waits {
             interrupt: Arc::downgrade(interrupt),
             status: open(format!("/proc/{pid}/task/{tid}/status")),
             leader: if pid == tid { None } else { open(format!("/proc/{pid}/status")) },
+            tid,
             first: pid == tid,
+            shared_seen: 0,
             since: now,
             next: now + TICK,
             tracer: None,
@@ -111,11 +117,23 @@ impl Wait {
     fn must_return(&mut self) -> bool {
         let Some(status) = self.status.as_ref().and_then(read_status) else { return false };
         let own = status.pending & !status.blocked;
-        let shared = if self.first { status.shared_pending & !status.blocked } else { 0 };
-        if own != 0 || shared != 0 || self.tracer_appeared(status.tracer) {
+        let shared = status.shared_pending & !status.blocked;
+        if own != 0 || self.takes_shared(shared) || self.tracer_appeared(status.tracer) {
             return true;
         }
         self.leader.as_ref().and_then(read_status).is_some_and(|leader| leader.stopped)
+    }
+
+    /// Whether the thread is to look at signals of its process. The first thread is the kernel's first
+    /// choice; others are asked when nobody took the signal up to the second look. A thread that is
+    /// traced cannot be flagged by us, and counts as flagged if it is the first.
+    fn takes_shared(&mut self, shared: u64) -> bool {
+        if shared == 0 {
+            self.shared_seen = 0;
+            return false;
+        }
+        self.shared_seen += 1;
+        (self.first || self.shared_seen > 1) && (flag_to_return(self.tid).is_ok() || self.first)
     }
 
     /// Whether a debugger attached since the call began. It counts when it was seen for the third
@@ -197,7 +215,9 @@ mod tests {
             interrupt,
             status: None,
             leader: None,
+            tid: 0,
             first: true,
+            shared_seen: 0,
             since: now,
             next: now,
             tracer: None,

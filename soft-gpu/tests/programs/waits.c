@@ -3,6 +3,8 @@
 //   waits restart      a handler with SA_RESTART runs during the wait, which then goes on to its end
 //   waits thread       a signal for a second thread that waits reaches it
 //   waits storm        a wait of 300 ms under a storm of restarting signals lasts 300 ms
+//   waits shared       a signal for the process that only waiting threads do not block is handled once
+//   waits many         200 threads wait at the same time
 //   waits long         prints "waiting", then waits 3 s in the first thread and 1 s more
 #include <errno.h>
 #include <fcntl.h>
@@ -52,6 +54,13 @@ static void *waiter(void *unused) {
     return NULL;
 }
 
+static int wrong;
+static void *short_waiter(void *unused) {
+    (void)unused;
+    if (wait_ms(2000)) __sync_fetch_and_add(&wrong, 1);
+    return NULL;
+}
+
 int main(int argc, char **argv) {
     const char *mode = argc > 1 ? argv[1] : "";
     fd = open("/dev/kfd", O_RDWR | O_CLOEXEC);
@@ -83,6 +92,28 @@ int main(int argc, char **argv) {
         pthread_kill(thread, SIGUSR1);
         pthread_join(thread, NULL);
         printf("result %s handled %d prompt %d\n", strerror(thread_result), handled, thread_time < 2);
+    } else if (!strcmp(mode, "shared")) {
+        // A signal for the process that the first thread blocks, with 20 threads that wait.
+        handle(SIGUSR1, SA_RESTART);
+        pthread_t threads[20];
+        for (int i = 0; i < 20; i++) pthread_create(&threads[i], NULL, short_waiter, NULL);
+        sigset_t set;
+        sigemptyset(&set);
+        sigaddset(&set, SIGUSR1);
+        pthread_sigmask(SIG_BLOCK, &set, NULL);
+        usleep(300000);
+        kill(getpid(), SIGUSR1);
+        double sent = now();
+        while (!handled && now() - sent < 5) usleep(1000);
+        printf("handled %d prompt %d ", handled, now() - sent < 1);
+        for (int i = 0; i < 20; i++) pthread_join(threads[i], NULL);
+        printf("whole %d wrong %d\n", now() - start > 1.9, wrong);
+    } else if (!strcmp(mode, "many")) {
+        pthread_t threads[200];
+        for (int i = 0; i < 200; i++) pthread_create(&threads[i], NULL, short_waiter, NULL);
+        for (int i = 0; i < 200; i++) pthread_join(threads[i], NULL);
+        double took = now() - start;
+        printf("wrong %d together %d\n", wrong, took > 1.9 && took < 10);
     } else if (!strcmp(mode, "long")) {
         printf("waiting %d\n", getpid());
         fflush(stdout);

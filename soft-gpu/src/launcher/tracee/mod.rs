@@ -110,6 +110,23 @@ struct Notes {
     stack_parts: HashSet<u64>,
 }
 
+/// Flags a thread that waits in the kernel as one that has a signal to look for, so that `ERESTARTSYS` is
+/// an answer that never reaches the program: the kernel then delivers what is pending, or restarts the
+/// call. The thread goes on waiting meanwhile.
+///
+/// Being told to stop by a tracer flags it; the end of the tracing thread takes the stop back, but not
+/// the flag.
+///
+/// # Errors
+/// `EPERM` for a thread that is traced.
+pub(super) fn flag_to_return(tid: u32) -> Result<(), Errno> {
+    let tracer = std::thread::Builder::new()
+        .name("flag".into())
+        .spawn(move || ptrace::seize(tid).and_then(|()| ptrace::interrupt(tid)))
+        .map_err(|_| Errno::ENOMEM)?;
+    tracer.join().unwrap_or(Err(Errno::EIO))
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

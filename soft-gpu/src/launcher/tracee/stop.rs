@@ -25,6 +25,8 @@ use super::threads;
 
 /// Long enough for hundreds of busy threads on few CPUs.
 const STOP_TIME: Duration = Duration::from_secs(5);
+/// Far longer than [`super::flag_to_return`] takes.
+const FLAG_TIME: Duration = Duration::from_secs(1);
 
 /// The threads of a process, all of them told to stop.
 pub struct StopSet<'a> {
@@ -169,10 +171,17 @@ impl Drop for StopSet<'_> {
 
 /// Whether `tid` is traced now; false if it ended or is none of the program's own.
 fn seize(tid: u32) -> Result<bool, ConvertError> {
-    let errno = match ptrace::seize(tid) {
-        Ok(()) => return Ok(true),
-        Err(Errno::ESRCH) => return Ok(false),
-        Err(errno) => errno,
+    let started = Instant::now();
+    let errno = loop {
+        match ptrace::seize(tid) {
+            Ok(()) => return Ok(true),
+            Err(Errno::ESRCH) => return Ok(false),
+            // The launcher's watcher traces a thread for some microseconds to flag it.
+            Err(_) if threads::tracer_of(tid) == std::process::id() && started.elapsed() < FLAG_TIME => {
+                std::thread::sleep(Duration::from_micros(100));
+            }
+            Err(errno) => break errno,
+        }
     };
     match threads::stat(tid) {
         None => Ok(false),

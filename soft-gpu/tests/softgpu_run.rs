@@ -1,0 +1,71 @@
+//! `softgpu run`, the command, with the software GPU.
+
+mod support;
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use support::{finish, program};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn softgpu_run(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_softgpu"));
+    command.arg("run").args(args).stdin(Stdio::null());
+    command
+}
+
+#[test]
+fn exit_statuses_are_the_programs_or_those_of_env() {
+    let code = |args: &[&str]| finish(softgpu_run(args), LIMIT).status.code();
+    assert_eq!(code(&["--", "sh", "-c", "exit 9"]), Some(9));
+    assert_eq!(code(&["/no/such/program"]), Some(127));
+    assert_eq!(code(&["/etc/passwd"]), Some(126));
+    assert_eq!(code(&["--topology", "/no/such/directory", "true"]), Some(125));
+}
+
+#[test]
+fn options_end_at_the_program() {
+    let outcome = finish(softgpu_run(&["--profile", "cpu-only", "echo", "--profile", "x"]), LIMIT);
+    assert_eq!(outcome.stdout, "--profile x\n", "{outcome:?}");
+}
+
+/// `KFD_IOCTL_MAJOR_VERSION` and `_MINOR_VERSION` of the kernels (`kfd_ioctl.h`).
+#[test]
+fn the_kernel_option_selects_the_version() {
+    let program = program("version");
+    for (kernel, version) in [("6.12", "1.17"), ("7.3", "1.23")] {
+        let outcome = finish(softgpu_run(&["--kernel", kernel, program.to_str().unwrap()]), LIMIT);
+        assert!(outcome.stdout.contains(&format!("version {version} ")), "{outcome:?}");
+    }
+}
+
+#[test]
+fn topology_is_that_of_the_profile() {
+    let script = "cat /sys/class/kfd/kfd/topology/nodes/*/properties | grep gfx_target_version; ls /dev/dri";
+    let outcome = finish(softgpu_run(&["--profile", "two-gpu", "--", "sh", "-c", script]), LIMIT);
+    assert_eq!(outcome.stdout.matches("gfx_target_version 90010").count(), 2, "{outcome:?}");
+    assert!(outcome.stdout.contains("renderD128\nrenderD129\n"), "{outcome:?}");
+}
+
+#[test]
+fn the_trace_has_a_line_for_each_call() {
+    let dir = tempfile::tempdir().unwrap();
+    let trace = dir.path().join("trace.json");
+    let program = program("version");
+    let args = ["--trace", trace.to_str().unwrap(), "--", program.to_str().unwrap()];
+    assert!(finish(softgpu_run(&args), LIMIT).status.success());
+    let text = std::fs::read_to_string(trace).unwrap();
+    let lines: Vec<serde_json::Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 1, "{text}");
+    assert_eq!(lines[0]["call"], "AMDKFD_IOC_GET_VERSION");
+    assert_eq!(lines[0]["out"]["minor_version"], 17);
+}
+
+#[test]
+fn events_are_created_and_destroyed_exactly_once_under_a_storm_of_signals() {
+    let program = program("events");
+    let outcome = finish(softgpu_run(&[program.to_str().unwrap(), "50000"]), LIMIT);
+    assert!(outcome.stdout.contains("rounds 50000 moved 0 failed 0 alarms 1"), "{outcome:?}");
+}
