@@ -133,7 +133,11 @@ impl Wait {
             return false;
         }
         self.shared_seen += 1;
-        (self.first || self.shared_seen > 1) && (flag_to_return(self.tid).is_ok() || self.first)
+        if !self.first && self.shared_seen < 2 {
+            return false;
+        }
+        let flagged = flag_to_return(self.tid).is_ok();
+        flagged || self.first
     }
 
     /// Whether a debugger attached since the call began. It counts when it was seen for the third
