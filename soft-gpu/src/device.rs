@@ -67,6 +67,12 @@ impl SoftGpu {
     pub fn new(config: Config) -> Result<Self, NewError> {
         Device::new(config).map(|device| SoftGpu(Arc::new(device)))
     }
+
+    /// Lets no process have more than `bytes` of VRAM, on all GPUs together, from now on: what is beyond answers
+    /// `ENOMEM`, and AVAILABLE_MEMORY tells no more than what is left of it.
+    pub fn limit_vram_per_process(&self, bytes: u64) {
+        self.0.memory.limits.limit_vram_per_process(bytes);
+    }
 }
 
 #[cfg(test)]

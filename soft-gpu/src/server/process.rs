@@ -161,7 +161,7 @@ impl Client {
 
     fn open_render(&self, minor: u32) -> Result<OpenFile, Errno> {
         let gpu = self.device.gpu_of_minor(minor).ok_or(Errno::ENOENT)?;
-        Ok(OpenFile::Render(Arc::new(DrmFile::new(Arc::clone(gpu)))))
+        Ok(OpenFile::Render(Arc::new(DrmFile::new(Arc::clone(gpu), self.caller.id))))
     }
 
     fn file(&self, file: FileId) -> Result<OpenFile, Errno> {

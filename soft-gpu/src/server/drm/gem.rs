@@ -103,7 +103,7 @@ pub(super) fn create(cx: &Cx<'_>, args: &mut AmdgpuGemCreate) -> Result<(), Errn
         args.bo_size.checked_next_multiple_of(PAGE_SIZE).filter(|&size| size != 0).ok_or(Errno::EINVAL)?;
     let gpu = &cx.file.gpu;
     let index = cx.device.gpus.iter().position(|other| Arc::ptr_eq(other, gpu)).ok_or(Errno::ENODEV)?;
-    let charge = cx.device.memory.limits.charge(index, size, flags)?;
+    let charge = cx.device.memory.limits.charge(cx.file.opener, index, size, flags)?;
     let align = args.alignment.max(PAGE_SIZE);
     let mem = gpu.arena.alloc(size, align).map_err(|_| Errno::ENOMEM)?;
     let public = args.domain_flags & gem_create::NO_CPU_ACCESS == 0;

@@ -14,7 +14,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use protocol::Errno;
 use protocol::drm::args::{Client, GetCap, Version};
 use protocol::drm::{DrmIoctl, Known, cap};
-use protocol::kfd::{Call, Mapping, Transfer, UserMem, request_reads, request_size, request_writes};
+use protocol::kfd::{
+    Call, Mapping, ProcessId, Transfer, UserMem, request_reads, request_size, request_writes,
+};
 
 use super::dispatch::with;
 use crate::device::{Device, Gpu};
@@ -25,6 +27,8 @@ use crate::server::memory::render_mmap;
 #[derive(Debug)]
 pub(crate) struct DrmFile {
     pub(crate) gpu: Arc<Gpu>,
+    /// Whose memory its buffers count as.
+    pub(crate) opener: ProcessId,
     /// Tells this file from every other one, for the right to map a buffer.
     pub(crate) id: u64,
     /// Its page tables (`struct amdgpu_vm`).
@@ -49,11 +53,12 @@ struct Cx<'a> {
 }
 
 impl DrmFile {
-    pub(crate) fn new(gpu: Arc<Gpu>) -> Self {
+    pub(crate) fn new(gpu: Arc<Gpu>, opener: ProcessId) -> Self {
         static LAST: AtomicU64 = AtomicU64::new(0);
         let id = LAST.fetch_add(1, Ordering::Relaxed) + 1;
         Self {
             gpu,
+            opener,
             id,
             vm: Arc::new(GpuVm::new()),
             compute: AtomicBool::new(false),

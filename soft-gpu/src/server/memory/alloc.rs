@@ -150,7 +150,7 @@ fn create(
     let (kind, size) = kind_and_size(args, flags)?;
     let device = &cx.process.device;
     device.memory.dmabufs.reap();
-    let charge = device.memory.limits.charge(index, size, flags)?;
+    let charge = device.memory.limits.charge(cx.process.caller.id, index, size, flags)?;
     let mem = match kind {
         BoKind::Vram | BoKind::Gtt => gpu.arena.alloc(size, PAGE_SIZE).map_err(|_| Errno::ENOMEM)?,
         BoKind::Userptr => share(cx.call, args.mmap_offset, size)?,
@@ -215,6 +215,6 @@ pub(crate) fn available_memory(cx: &Cx<'_>, args: &mut GetAvailableMemoryArgs) -
     let index = cx.process.memory.lock().gpu_index(args.gpu_id)?;
     let device: &Device = &cx.process.device;
     device.memory.dmabufs.reap();
-    args.available = device.memory.limits.available(index);
+    args.available = device.memory.limits.available(cx.process.caller.id, index);
     Ok(())
 }

@@ -94,6 +94,9 @@ impl DmaBufs {
 
     /// Lets go of the buffers whose descriptors are all closed. Cheap when there are none.
     pub(crate) fn reap(&self) {
+        if self.exported.lock().unwrap_or_else(PoisonError::into_inner).by_number.is_empty() {
+            return;
+        }
         let mut events = Vec::with_capacity(REAP_BATCH);
         loop {
             events.clear();

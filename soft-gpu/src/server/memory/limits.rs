@@ -1,8 +1,11 @@
 //! How much memory there is, and who has it (`kfd_mem_limit`).
 
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use protocol::Errno;
+use protocol::kfd::ProcessId;
 use protocol::kfd::constants::AllocFlags;
 
 use crate::mem::PAGE_SIZE;
@@ -23,6 +26,8 @@ pub(crate) struct Limits {
     page_tables: u64,
     /// VRAM of each GPU.
     vram: Vec<u64>,
+    /// Most VRAM that one process gets on all GPUs together; `u64::MAX` without such a limit.
+    per_process: AtomicU64,
     used: Mutex<Used>,
 }
 
@@ -31,6 +36,8 @@ struct Used {
     system: u64,
     ttm: u64,
     vram: Vec<VramUsed>,
+    /// VRAM of each process that has some.
+    by_process: HashMap<ProcessId, u64>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -57,6 +64,7 @@ impl Limits {
             max_ttm: (system / 2) & !(PAGE_SIZE - 1),
             page_tables: (total >> 14).max(RESERVED_VRAM),
             vram,
+            per_process: AtomicU64::new(u64::MAX),
             used: Mutex::new(used),
         }
     }
@@ -65,41 +73,54 @@ impl Limits {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a buffer of `size` bytes on the GPU with this index until the result is dropped
+    /// Lets no process have more than `bytes` of VRAM from now on. The kernel has no such limit.
+    pub(crate) fn limit_vram_per_process(&self, bytes: u64) {
+        self.per_process.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Counts a buffer of `size` bytes of `process` on the GPU with this index until the result is dropped
     /// (`amdgpu_amdkfd_reserve_mem_limit`).
     ///
     /// # Errors
     /// `ENOMEM` where the buffer would go over a limit.
     pub(crate) fn charge(
         self: &Arc<Self>,
+        process: ProcessId,
         gpu: usize,
         size: u64,
         flags: AllocFlags,
     ) -> Result<Charge, Errno> {
-        let charge = Charge { limits: Arc::clone(self), gpu, size, kind: ChargeKind::of(flags) };
+        let charge = Charge { limits: Arc::clone(self), process, gpu, size, kind: ChargeKind::of(flags) };
         let (system, ttm, vram) = charge.needs();
         let vram_limit = self.vram.get(gpu).copied().unwrap_or(0).saturating_sub(self.page_tables);
         let mut used = self.used();
         let fits = |now: u64, more: u64, limit: u64| now.checked_add(more).is_some_and(|sum| sum <= limit);
         let vram_used = used.vram.get(gpu).copied().unwrap_or_default();
+        let own = used.by_process.get(&process).copied().unwrap_or(0);
         let ok = fits(used.system, system, self.max_system)
             && fits(used.ttm, ttm, self.max_ttm)
-            && fits(vram_used.bytes, vram, vram_limit);
+            && fits(vram_used.bytes, vram, vram_limit)
+            && fits(own, vram, self.per_process.load(Ordering::Relaxed));
         if !ok {
             drop(used);
             // Nothing was counted: nothing to give back.
             charge.forget();
             return Err(Errno::ENOMEM);
         }
-        used.add(gpu, system, ttm, vram);
+        used.add(process, gpu, system, ttm, vram);
         Ok(charge)
     }
 
     /// VRAM that a process can still get (`amdgpu_amdkfd_get_available_memory`).
-    pub(crate) fn available(&self, gpu: usize) -> u64 {
-        let used = self.used().vram.get(gpu).copied().unwrap_or_default();
+    pub(crate) fn available(&self, process: ProcessId, gpu: usize) -> u64 {
+        let (used, own) = {
+            let used = self.used();
+            let own = used.by_process.get(&process).copied().unwrap_or(0);
+            (used.vram.get(gpu).copied().unwrap_or_default(), own)
+        };
         let size = self.vram.get(gpu).copied().unwrap_or(0);
         let rest = size.saturating_sub(used.aligned).saturating_sub(self.page_tables);
+        let rest = rest.min(self.per_process.load(Ordering::Relaxed).saturating_sub(own));
         rest & !(VRAM_AVAILABILITY_ALIGN - 1)
     }
 
@@ -120,21 +141,32 @@ impl Limits {
 }
 
 impl Used {
-    fn add(&mut self, gpu: usize, system: u64, ttm: u64, vram: u64) {
+    fn add(&mut self, process: ProcessId, gpu: usize, system: u64, ttm: u64, vram: u64) {
         self.system += system;
         self.ttm += ttm;
         if let Some(used) = self.vram.get_mut(gpu) {
             used.bytes += vram;
             used.aligned += vram.next_multiple_of(VRAM_AVAILABILITY_ALIGN);
         }
+        if vram != 0 {
+            *self.by_process.entry(process).or_default() += vram;
+        }
     }
 
-    fn sub(&mut self, gpu: usize, system: u64, ttm: u64, vram: u64) {
+    fn sub(&mut self, process: ProcessId, gpu: usize, system: u64, ttm: u64, vram: u64) {
         self.system -= system;
         self.ttm -= ttm;
         if let Some(used) = self.vram.get_mut(gpu) {
             used.bytes -= vram;
             used.aligned -= vram.next_multiple_of(VRAM_AVAILABILITY_ALIGN);
+        }
+        if let Some(own) = self.by_process.get_mut(&process)
+            && vram != 0
+        {
+            *own -= vram;
+            if *own == 0 {
+                self.by_process.remove(&process);
+            }
         }
     }
 }
@@ -168,6 +200,8 @@ impl ChargeKind {
 #[derive(Debug)]
 pub(crate) struct Charge {
     limits: Arc<Limits>,
+    /// Who allocated it; a buffer that lives on in other processes still counts as theirs.
+    process: ProcessId,
     gpu: usize,
     size: u64,
     kind: ChargeKind,
@@ -191,7 +225,13 @@ impl Charge {
             return None;
         }
         self.size -= size;
-        Some(Charge { limits: Arc::clone(&self.limits), gpu: self.gpu, size, kind: self.kind })
+        Some(Charge {
+            limits: Arc::clone(&self.limits),
+            process: self.process,
+            gpu: self.gpu,
+            size,
+            kind: self.kind,
+        })
     }
 
     fn forget(mut self) {
@@ -203,7 +243,7 @@ impl Drop for Charge {
     fn drop(&mut self) {
         let (system, ttm, vram) = self.needs();
         if (system, ttm, vram) != (0, 0, 0) {
-            self.limits.used().sub(self.gpu, system, ttm, vram);
+            self.limits.used().sub(self.process, self.gpu, system, ttm, vram);
         }
     }
 }
@@ -213,6 +253,8 @@ mod tests {
     use super::*;
 
     const GIB: u64 = 1 << 30;
+    const A: ProcessId = ProcessId(1);
+    const B: ProcessId = ProcessId(2);
 
     fn limits() -> Arc<Limits> {
         Arc::new(Limits::new(64 * GIB, vec![16 * GIB, 16 * GIB]))
@@ -230,20 +272,20 @@ mod tests {
     // ESTIMATE_PT_SIZE: 1/16384 of all VRAM, at least 8 MiB.
     #[test]
     fn page_tables_are_set_aside_on_each_gpu() {
-        assert_eq!(limits().available(0), 16 * GIB - (8 << 20));
-        assert_eq!(Limits::new(64 * GIB, vec![192 * GIB]).available(0), 192 * GIB - (12 << 20));
+        assert_eq!(limits().available(A, 0), 16 * GIB - (8 << 20));
+        assert_eq!(Limits::new(64 * GIB, vec![192 * GIB]).available(A, 0), 192 * GIB - (12 << 20));
     }
 
     #[test]
     fn vram_is_counted_per_gpu_and_availability_in_two_mebibyte_steps() {
         let limits = limits();
-        let before = limits.available(0);
-        let charge = limits.charge(0, 4096, AllocFlags::VRAM).expect("fits");
-        assert_eq!(limits.available(0), before - (2 << 20));
+        let before = limits.available(A, 0);
+        let charge = limits.charge(A, 0, 4096, AllocFlags::VRAM).expect("fits");
+        assert_eq!(limits.available(A, 0), before - (2 << 20));
         assert_eq!(limits.vram_used(0), 4096);
-        assert_eq!(limits.available(1), before);
+        assert_eq!(limits.available(A, 1), before);
         drop(charge);
-        assert_eq!((limits.available(0), limits.vram_used(0)), (before, 0));
+        assert_eq!((limits.available(A, 0), limits.vram_used(0)), (before, 0));
     }
 
     // amdgpu_amdkfd_reserve_mem_limit answers ENOMEM, and nothing stays counted.
@@ -256,17 +298,17 @@ mod tests {
             (62 * GIB, AllocFlags::USERPTR),
             (u64::MAX - 4095, AllocFlags::USERPTR),
         ] {
-            assert_eq!(limits.charge(0, size, flags).err(), Some(Errno::ENOMEM), "{size:#x}");
+            assert_eq!(limits.charge(A, 0, size, flags).err(), Some(Errno::ENOMEM), "{size:#x}");
         }
-        let all = limits.charge(0, 16 * GIB - (8 << 20), AllocFlags::VRAM).expect("exactly all");
-        assert_eq!(limits.charge(0, 4096, AllocFlags::VRAM).err(), Some(Errno::ENOMEM));
+        let all = limits.charge(A, 0, 16 * GIB - (8 << 20), AllocFlags::VRAM).expect("exactly all");
+        assert_eq!(limits.charge(A, 0, 4096, AllocFlags::VRAM).err(), Some(Errno::ENOMEM));
         drop(all);
         assert_eq!(limits.vram_used(0), 0);
-        let system = limits.charge(0, 32 * GIB, AllocFlags::GTT).expect("all of TTM's");
-        assert!(limits.charge(0, 29 * GIB, AllocFlags::USERPTR).is_ok(), "userptr is not TTM's");
+        let system = limits.charge(A, 0, 32 * GIB, AllocFlags::GTT).expect("all of TTM's");
+        assert!(limits.charge(A, 0, 29 * GIB, AllocFlags::USERPTR).is_ok(), "userptr is not TTM's");
         drop(system);
         assert_eq!(limits.gtt_used(), 0);
-        let mut whole = limits.charge(0, 3 * GIB, AllocFlags::USERPTR).expect("fits");
+        let mut whole = limits.charge(A, 0, 3 * GIB, AllocFlags::USERPTR).expect("fits");
         let part = whole.split(GIB).expect("less than the whole");
         assert!(whole.split(3 * GIB).is_none());
         assert_eq!(limits.used().system, 3 * GIB);
@@ -274,5 +316,26 @@ mod tests {
         assert_eq!(limits.used().system, GIB);
         drop(part);
         assert_eq!(limits.used().system, 0);
+    }
+
+    #[test]
+    fn z02_a_process_gets_no_more_vram_than_its_share_and_others_do_not_feel_it() {
+        // Case Z02.
+        let limits = limits();
+        limits.limit_vram_per_process(256 << 20);
+        assert_eq!(limits.charge(A, 0, 300 << 20, AllocFlags::VRAM).err(), Some(Errno::ENOMEM));
+        let most = limits.charge(A, 0, 200 << 20, AllocFlags::VRAM).expect("within the share");
+        assert_eq!(
+            limits.charge(A, 1, 57 << 20, AllocFlags::VRAM).err(),
+            Some(Errno::ENOMEM),
+            "all GPUs together"
+        );
+        assert_eq!((limits.available(A, 1), limits.available(B, 1)), (56 << 20, 256 << 20));
+        let other = limits.charge(B, 0, 256 << 20, AllocFlags::VRAM).expect("a share of its own");
+        drop(most);
+        assert_eq!((limits.available(A, 0), limits.available(B, 0)), (256 << 20, 0));
+        assert!(limits.charge(A, 0, 1 << 30, AllocFlags::GTT).is_ok(), "system memory is not VRAM");
+        drop(other);
+        assert!(limits.used().by_process.is_empty());
     }
 }

@@ -8,6 +8,7 @@
 //! - Memory is not moved: a prefetch is remembered and changes nothing else. A software GPU reaches all of it alike.
 //! - With XNACK on, ranges are mapped when they are set and not at the first fault. Memory that no call named is not
 //!   mapped, so that an access faults.
+//! - A range of which the program may write a part only is read-only for GPUs as a whole.
 //! - The program's mappings are probed with reads, so memory without any access rights counts as not mapped.
 
 mod attrs;

@@ -50,8 +50,11 @@ impl State {
         let mut fresh = Vec::new();
         for (page, pages) in self.svm.gaps(first, last) {
             // svm_range_new counts it as userptr memory unless it can be taken away (XNACK).
-            let charge =
-                if xnack { None } else { Some(limits.charge(0, pages * PAGE_SIZE, AllocFlags::USERPTR)?) };
+            let charge = if xnack {
+                None
+            } else {
+                Some(limits.charge(cx.process.caller.id, 0, pages * PAGE_SIZE, AllocFlags::USERPTR)?)
+            };
             let range = Range {
                 pages,
                 attrs: Attrs::new(access),

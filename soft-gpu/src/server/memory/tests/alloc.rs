@@ -162,6 +162,19 @@ fn vram_is_counted_when_it_is_allocated_and_given_back_when_it_is_freed() {
 }
 
 #[test]
+fn z02_a_quota_is_kept_and_shown() {
+    // Case Z02: VRAM for one process at most 256 MiB.
+    let machine = Machine::new(Profile::Mi210);
+    machine.gpu.limit_vram_per_process(256 << 20);
+    let (program, other) = (machine.running(1), machine.running(2));
+    assert_eq!(program.alloc(VA, 300 << 20, VRAM | RW).err(), Some(Errno::ENOMEM));
+    let buffer = program.alloc(VA, 200 << 20, VRAM | RW).expect("within the quota");
+    assert_eq!((program.available(0), other.available(0)), (56 << 20, 256 << 20));
+    program.free(buffer.handle).expect("not mapped");
+    assert_eq!(program.available(0), 256 << 20);
+}
+
+#[test]
 fn the_event_page_cannot_be_freed_and_must_be_driver_memory_of_32_kib() {
     use protocol::kfd::args::CreateEventArgs;
     let machine = Machine::new(Profile::Mi210);
