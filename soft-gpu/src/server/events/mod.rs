@@ -3,7 +3,7 @@
 //! Signal events have the low ids, which are also their slots in the event page: the GPU writes to a slot and
 //! raises an interrupt, the driver looks which slots are set. All other kinds have ids from 0x40000000 up.
 //!
-//! [`table`] holds the events and their rules, [`wait`] the waits, [`page`] the event page.
+//! [`table`] holds the events and their rules, [`mod@wait`] the waits, [`page`] the event page.
 
 mod ids;
 mod page;

@@ -1,6 +1,6 @@
 //! Queues of a process: what `kfd_process_queue_manager.c` and `kfd_device_queue_manager.c` do with the calls.
 //!
-//! [`create`] makes a queue, [`control`] changes and ends it, [`doorbells`] and [`slots`] give out what there is a
+//! [`mod@create`] makes a queue, [`control`] changes and ends it, [`doorbells`] and [`slots`] give out what there is a
 //! fixed number of. Packets are executed by [`crate::engine`], one [`Engine`] per process and GPU.
 
 mod control;
