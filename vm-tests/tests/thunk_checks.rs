@@ -44,15 +44,18 @@ fn parse(line: &str) -> Option<Expected<'_>> {
 
 /// Where the output is not what the file says, a line each.
 fn differences(expected: &[&Expected<'_>], output: &str) -> Vec<String> {
-    let mut printed: BTreeMap<&str, &str> = output.lines().filter_map(|line| line.split_once(' ')).collect();
-    let mut differences: Vec<_> = expected
-        .iter()
-        .filter_map(|line| {
-            let value = printed.remove(line.id).unwrap_or("nothing");
-            let Expected { id, value: right, source, .. } = line;
-            (value != *right).then(|| format!("{id}: {value}, but {right} by {source}"))
-        })
-        .collect();
+    let mut printed = BTreeMap::new();
+    let mut differences = Vec::new();
+    for (id, value) in output.lines().filter_map(|line| line.split_once(' ')) {
+        if printed.insert(id, value).is_some() {
+            differences.push(format!("{id}: printed twice"));
+        }
+    }
+    differences.extend(expected.iter().filter_map(|line| {
+        let value = printed.remove(line.id).unwrap_or("nothing");
+        let Expected { id, value: right, source, .. } = line;
+        (value != *right).then(|| format!("{id}: {value}, but {right} by {source}"))
+    }));
     differences.extend(printed.iter().map(|(id, value)| format!("{id}: {value}, but no line expects it")));
     differences
 }
@@ -66,9 +69,9 @@ fn thunk_checks() -> Result<PathBuf> {
     programs::compile_c("thunk_checks", &["-lhsakmt"])
 }
 
-fn softgpu_run(arguments: &[&str]) -> Result<command::Finished> {
+fn softgpu_run(profile: &str, arguments: &[&str]) -> Result<command::Finished> {
     let mut command = Command::new(programs::softgpu()?);
-    command.args(["run", "--profile", "mi210", "--"]).arg(thunk_checks()?).args(arguments);
+    command.args(["run", "--profile", profile, "--"]).arg(thunk_checks()?).args(arguments);
     command::finish(&mut command, LIMIT)
 }
 
@@ -101,7 +104,15 @@ fn each_expected_value_stands_once_and_has_a_source() {
 fn debian_12s_thunk_gets_what_the_kernel_gives() -> Result<()> {
     let file = file("thunk_checks.expected");
     let lines = expected(&file);
-    assert_as_expected(&lines.iter().collect::<Vec<_>>(), &softgpu_run(&[])?);
+    assert_as_expected(&lines.iter().collect::<Vec<_>>(), &softgpu_run("mi210", &[])?);
+    Ok(())
+}
+
+#[test]
+fn two_gpus_use_each_others_memory() -> Result<()> {
+    let file = file("two_gpus.expected");
+    let lines = expected(&file);
+    assert_as_expected(&lines.iter().collect::<Vec<_>>(), &softgpu_run("two-gpu", &["--two-gpus"])?);
     Ok(())
 }
 
@@ -110,7 +121,7 @@ fn without_gpu_calls_the_same_holds_on_the_software_gpu() -> Result<()> {
     let file = file("thunk_checks.expected");
     let lines = expected(&file);
     let lines: Vec<_> = lines.iter().filter(|line| line.needs == Needs::Nothing).collect();
-    assert_as_expected(&lines, &softgpu_run(&["--no-gpu"])?);
+    assert_as_expected(&lines, &softgpu_run("mi210", &["--no-gpu"])?);
     Ok(())
 }
 

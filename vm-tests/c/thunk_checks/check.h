@@ -44,5 +44,7 @@ void shared_checks(void);
 void svm_checks(void);
 void misc_gpu_checks(void);
 void fork_gpu_checks(void);
+/* This needs two of them, and stands for itself. False if there are not. */
+bool two_gpu_checks(void);
 
 #endif

@@ -2,8 +2,9 @@
  *
  *   thunk_checks             everything
  *   thunk_checks --no-gpu    what needs no GPU
+ *   thunk_checks --two-gpus  what needs two GPUs, and nothing else
  *
- * The values that are right stand in thunk_checks.expected, each with its source. */
+ * The values that are right stand in thunk_checks.expected and two_gpus.expected, each with its source. */
 #include "check.h"
 
 #include <inttypes.h>
@@ -83,15 +84,18 @@ static void gpu_parts(void) {
 }
 
 int main(int argc, char **argv) {
-    const bool gpu = !(argc == 2 && strcmp(argv[1], "--no-gpu") == 0);
-    if (argc > 2 || (argc == 2 && gpu)) {
-        fprintf(stderr, "usage: %s [--no-gpu]\n", argv[0]);
+    const char *part = argc == 2 ? argv[1] : "";
+    const bool gpu = strcmp(part, "--no-gpu") != 0, two = strcmp(part, "--two-gpus") == 0;
+    if (argc > 2 || (argc == 2 && gpu && !two)) {
+        fprintf(stderr, "usage: %s [--no-gpu | --two-gpus]\n", argv[0]);
         return 2;
     }
     /* A program that is killed in the middle still shows how far it came. */
     setvbuf(stdout, NULL, _IOLBF, 0);
     /* ... and one that hangs is ended. */
     alarm(TIME_LIMIT_S);
+    if (two)
+        return two_gpu_checks() ? 0 : 1;
     open_checks_before();
     topology_checks();
     event_checks();

@@ -7,6 +7,7 @@
 
 #define PAGE 4096u
 #define MANY 64
+#define ROUNDS 200
 
 /* Creates an AQL queue on a ring of its own pointers and destroys it again. */
 static HSAKMT_STATUS try_queue(HSA_QUEUE_TYPE type, unsigned percent, HSA_QUEUE_PRIORITY priority, void *ring,
@@ -214,6 +215,33 @@ static void sdma_queue_is_no_compute_queue(void) {
     ring_destroy(&ring);
 }
 
+static unsigned long address_space_pages(void) {
+    unsigned long pages = 0;
+    FILE *statm = fopen("/proc/self/statm", "r");
+    if (!statm || fscanf(statm, "%lu", &pages) != 1)
+        pages = 0;
+    if (statm)
+        fclose(statm);
+    return pages;
+}
+
+/* Q03: a queue gives back its save area whole. */
+static void rounds(void) {
+    char *ring = gpu_alloc(0, PAGE, paged_flags());
+    char *pointers = gpu_alloc(0, PAGE, gtt_flags());
+    unsigned good = 0;
+    unsigned long before = 0;
+    for (int i = 0; i < ROUNDS; i++) {
+        good += try_queue(HSA_QUEUE_COMPUTE_AQL, 100, HSA_QUEUE_PRIORITY_NORMAL, ring, PAGE, pointers) == 0;
+        if (i == 0)
+            before = address_space_pages();
+    }
+    check_u64("Q03.rounds", good);
+    check_true("Q03.address-space-is-the-same", before != 0 && address_space_pages() == before);
+    gpu_free(ring, PAGE);
+    gpu_free(pointers, PAGE);
+}
+
 void queue_checks(void) {
     struct aql_queue queue;
     HSAint32 xnack = 0;
@@ -222,6 +250,7 @@ void queue_checks(void) {
     in_use();
     doorbells();
     limits();
+    rounds();
     check_status("queue.aql", aql_create(&queue, 64));
     update(&queue);
     masks(&queue);
