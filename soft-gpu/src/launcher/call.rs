@@ -106,6 +106,19 @@ impl DeviceCall {
         Ok(())
     }
 
+    /// Writes the line of a call that ended before it was executed.
+    pub fn trace_refusal(&self, trace: Option<&TraceFile>, errno: Errno) {
+        let Some(trace) = trace else { return };
+        trace.write(&Record {
+            pid: self.pid,
+            tid: self.tid,
+            node: self.node,
+            what: What::Ioctl { request: self.request, before: &[], after: &[] },
+            result: Err(errno),
+            since: Instant::now(),
+        });
+    }
+
     /// Executes the call, and writes the line of it if there is a trace.
     pub fn execute_traced(
         &mut self,

@@ -152,7 +152,7 @@ impl Server {
             transfer,
             args,
         };
-        device.read_args()?;
+        device.read_args().inspect_err(|&errno| device.trace_refusal(self.trace.as_ref(), errno))?;
         Ok(device)
     }
 

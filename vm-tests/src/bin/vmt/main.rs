@@ -23,7 +23,7 @@ enum Verb {
     Measure,
     /// Print the directory of a Debian root, making it if needed.
     Root {
-        /// Which: only `trixie` for now.
+        /// Which: `trixie` (Debian 13).
         #[arg(value_parser = ["trixie"])]
         name: String,
     },
