@@ -64,8 +64,40 @@ fn the_trace_has_a_line_for_each_call() {
 }
 
 #[test]
+fn the_programs_descriptor_limit_is_its_own_and_not_the_devices() {
+    let family = program("family");
+    let script = format!(
+        "ulimit -Sn 100; exec {} run sh -c 'ulimit -Sn; {} bomb 120'",
+        env!("CARGO_BIN_EXE_softgpu"),
+        family.display()
+    );
+    let mut command = Command::new("sh");
+    command.args(["-c", &script]).stdin(Stdio::null());
+    let outcome = finish(command, LIMIT);
+    assert!(outcome.stdout.starts_with("100\n"), "{outcome:?}");
+    assert!(outcome.stdout.contains("children 120 bad 0 own 0"), "{outcome:?}");
+}
+
+#[test]
 fn events_are_created_and_destroyed_exactly_once_under_a_storm_of_signals() {
     let program = program("events");
     let outcome = finish(softgpu_run(&[program.to_str().unwrap(), "50000"]), LIMIT);
     assert!(outcome.stdout.contains("rounds 50000 moved 0 failed 0 alarms 1"), "{outcome:?}");
+}
+
+/// The launcher holds copies of a program's descriptors while it looks at them; it is no owner of the files.
+#[test]
+fn a_file_answers_at_each_descriptor_number() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_softgpu"));
+    command.arg("run").arg(program("descriptors")).arg("numbers").stdin(Stdio::null());
+    let outcome = finish(command, LIMIT);
+    assert_eq!((outcome.status.code(), outcome.stdout.as_str()), (Some(0), ""), "{outcome:?}");
+}
+
+#[test]
+fn threads_keep_the_device_when_the_first_thread_has_ended() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_softgpu"));
+    command.arg("run").arg(program("descriptors")).arg("leader").stdin(Stdio::null());
+    let outcome = finish(command, LIMIT);
+    assert_eq!(outcome.stdout, "held 0 fresh 0\n", "{outcome:?}");
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use protocol::kfd::Kfd;
 use protocol::kfd::ioctl::Family;
 use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::{MachineArgs, loopback_server};
 use crate::device::Config;
@@ -62,6 +63,7 @@ fn launch(args: Args) -> Result<ExitStatus, Box<dyn Error>> {
     let options = Options { program, args: command.collect(), env: Vec::new(), trace };
     let prepared = Prepared::new(&machine.tree(), options)?;
     let backing = prepared.backing_files()?;
+    raise_descriptor_limit();
     if args.loopback {
         let (device, mut server) = loopback_server::start(&args.machine, &machine, &backing)?;
         release_stdio();
@@ -86,6 +88,13 @@ fn family(kernel: Kernel) -> Family {
         Kernel::Linux6_12 | Kernel::Linux7_3 => Family::Mainline,
         Kernel::Rocm => Family::Rocm,
     }
+}
+
+/// Each process of the program takes descriptors here. The program itself was forked before this and keeps
+/// the limit that it was given.
+fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 /// The program has its own copies: its pipes must not stay open because of this process.

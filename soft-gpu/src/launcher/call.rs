@@ -101,7 +101,7 @@ impl DeviceCall {
         // `_IOC_SIZE` has 14 bits, whatever the device says.
         self.args = vec![0; self.transfer.size.min(ARGS_MAX)];
         if self.transfer.from_user {
-            self.space.mem.read(self.addr, &mut self.args)?;
+            self.space.mem.of_call(self.tid).read(self.addr, &mut self.args)?;
         }
         Ok(())
     }
@@ -163,7 +163,7 @@ impl DeviceCall {
         };
         let result = self.space.process.ioctl(self.file, self.request, &mut self.args, &context);
         let result = match self.transfer.to_user {
-            true => self.space.mem.write(self.addr, &self.args).map_err(Errno::from).and(result),
+            true => context.mem.write(self.addr, &self.args).map_err(Errno::from).and(result),
             false => result,
         };
         if result.is_err() {

@@ -13,7 +13,9 @@
 //!
 //! Known differences from real device nodes: `read`, `write` and `lseek` succeed; a 32-bit program
 //! learns at its first ioctl, not when it opens the node, that KFD refuses it; `stat` through a symbolic
-//! link of another name shows a regular file; private file mappings are not checked.
+//! link of another name shows a regular file; private file mappings are not checked; a debugger that was
+//! attached before a wait without end began can only detach when the wait ends (strace and Ctrl-C; gdb
+//! stops threads by signals, which end waits).
 
 mod call;
 mod channel;

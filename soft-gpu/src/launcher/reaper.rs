@@ -33,7 +33,8 @@ pub fn run(spec: &Spec, supervisor: &Channel, program: Channel) -> ! {
         exit(127);
     }
     drop(program);
-    let Some(main) = Pid::from_raw(pid).filter(|_| pid > 0) else {
+    // `from_raw` takes no negative number.
+    let Some(main) = (pid > 0).then(|| Pid::from_raw(pid)).flatten() else {
         let _ = supervisor.send(Kind::Failed, "cannot fork the program's process", &[]);
         exit(1)
     };
@@ -122,7 +123,7 @@ pub fn children_of(parent: Pid) -> HashSet<Pid> {
     for list in lists {
         // The file is missing in kernels without CONFIG_PROC_CHILDREN.
         let Ok(list) = list else { return children_by_stat(parent) };
-        found.extend(list.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)));
+        found.extend(list.split_whitespace().filter_map(parse_pid));
     }
     found
 }
@@ -131,7 +132,7 @@ fn children_by_stat(parent: Pid) -> HashSet<Pid> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     processes
         .filter_map(|entry| {
-            let pid = Pid::from_raw(entry.file_name().to_str()?.parse().ok()?)?;
+            let pid = parse_pid(entry.file_name().to_str()?)?;
             let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
             (parent_in_stat(&stat)? == parent).then_some(pid)
         })
@@ -141,7 +142,12 @@ fn children_by_stat(parent: Pid) -> HashSet<Pid> {
 /// The parent's id: the second field behind the name, which stands in parentheses and may hold any.
 pub fn parent_in_stat(stat: &str) -> Option<Pid> {
     let (_, fields) = stat.rsplit_once(')')?;
-    Pid::from_raw(fields.split_whitespace().nth(1)?.parse().ok()?)
+    parse_pid(fields.split_whitespace().nth(1)?)
+}
+
+fn parse_pid(text: &str) -> Option<Pid> {
+    let number = text.parse().ok().filter(|number: &i32| *number > 0)?;
+    Pid::from_raw(number)
 }
 
 #[cfg(test)]

@@ -277,11 +277,13 @@ impl Registry {
     }
 
     /// Who opened a file that is used for the first time: the caller, or the oldest of its ancestors that
-    /// has the same open file under the same number, for then it was inherited.
+    /// has the same open file under the same number, for then it was inherited. This process is none of
+    /// them, although it holds a copy of the descriptor just now, perhaps under that number.
     fn opener_of(&self, found: &Found<'_>) -> Arc<Proc> {
         let (mut opener, mut pid) = (Arc::clone(&found.proc), found.proc.pid);
         for _ in 0..ANCESTORS_MAX {
-            let Some(parent) = parent_of(pid).filter(|parent| *parent > 1) else { break };
+            let ours = std::process::id();
+            let Some(parent) = parent_of(pid).filter(|&parent| parent > 1 && parent != ours) else { break };
             pid = parent;
             if same_file(found.proc.pid, pid, found.number) {
                 opener = self.process_of(pid).unwrap_or(opener);
@@ -332,7 +334,8 @@ fn duplicate(proc: &Proc, tid: u32, fd: i32) -> Result<OwnedFd, Errno> {
         return Err(Errno::EBADF);
     }
     let by_process = pidfd_getfd(&proc.pidfd, fd, PidfdGetfdFlags::empty()).map_err(errno);
-    if by_process.is_err_and_is(Errno::EBADF) && tid != proc.pid {
+    let hidden = by_process.is_err_and_is(Errno::EBADF) || by_process.is_err_and_is(Errno::ESRCH);
+    if hidden && tid != proc.pid {
         // Of a process whose first thread has ended the process's handle shows no descriptors.
         let thread = pidfd_of_thread(tid)?;
         return pidfd_getfd(&thread, fd, PidfdGetfdFlags::empty()).map_err(errno);

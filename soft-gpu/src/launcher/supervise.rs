@@ -275,8 +275,9 @@ fn spawn_reaper(spec: &Spec) -> Result<(Reaper, Channel), LaunchError> {
         drop((control, stage));
         reaper::run(spec, &reaper_end, program_end);
     }
-    let pid =
-        Pid::from_raw(pid).filter(|_| pid > 0).ok_or_else(|| system("fork")(io::Error::last_os_error()))?;
+    let error = io::Error::last_os_error();
+    // `from_raw` takes no negative number.
+    let pid = (pid > 0).then(|| Pid::from_raw(pid)).flatten().ok_or_else(|| system("fork")(error))?;
     Ok((Reaper { pid, control: Some(control) }, stage))
 }
 

@@ -74,6 +74,19 @@ pub enum MachineError {
         /// The node.
         node: u32,
     },
+    /// More SDMA engines or queues than any GPU has.
+    #[error(
+        "node {node} has a GPU with {engines} SDMA engines and {queues} queues on each; at most {MAX_SDMA} of each \
+         are taken"
+    )]
+    Sdma {
+        /// The node.
+        node: u32,
+        /// Engines of both kinds.
+        engines: u64,
+        /// Queues on each.
+        queues: u32,
+    },
     /// No memory bank tells how much local memory there is.
     #[error("node {node} has a GPU of its own, but no memory bank of heap type 1 or 2")]
     NoVram {
@@ -81,6 +94,10 @@ pub enum MachineError {
         node: u32,
     },
 }
+
+/// SDMA engines of a GPU, and queues on an engine, at most. The largest GPU has 16 and 8; the queue manager keeps a slot
+/// for each.
+const MAX_SDMA: u32 = 256;
 
 impl Machine {
     /// The machine that a tree describes. The tree is shown as it is; what it does not tell follows
@@ -130,6 +147,11 @@ fn spec(node: &Node) -> Result<GpuSpec, MachineError> {
     spec.vram = vram(node, spec.vram.kind)?;
     spec.shaders = shaders(node).ok_or(MachineError::Shape { node: node.id })?;
     spec.caches = caches(node, spec.caches);
+    let engines = u64::from(p.num_sdma_engines) + u64::from(p.num_sdma_xgmi_engines);
+    if engines > u64::from(MAX_SDMA) || p.num_sdma_queues_per_engine > MAX_SDMA {
+        let queues = p.num_sdma_queues_per_engine;
+        return Err(MachineError::Sdma { node: node.id, engines, queues });
+    }
     spec.sdma.engines = p.num_sdma_engines;
     spec.sdma.xgmi_engines = p.num_sdma_xgmi_engines;
     spec.sdma.queues_per_engine = p.num_sdma_queues_per_engine;
