@@ -85,7 +85,7 @@ fn s06_absurd_userptr_ranges_are_refused() {
     // Case S06, and L01 for addresses beyond 47 bits.
     let machine = Machine::new(Profile::Mi210);
     let program = machine.running(1);
-    let page = Pages::new(1);
+    let page = Pages::before_a_guard();
     // mmu_interval_notifier_insert: the range wraps around.
     assert_eq!(program.alloc_userptr(VA, 0x8000_0000, 0xffff_ffff_ffff_0000).err(), Some(Errno::EOVERFLOW));
     // amdgpu_ttm_tt_get_user_pages: nothing is mapped there.

@@ -187,3 +187,34 @@ fn mes_write_pointers_are_memory_of_the_gpu_itself_and_not_the_programs() {
     assert_eq!(check(peer, VA), Err(Errno::EINVAL));
     assert_eq!(check(gpu, VA + 4096), Err(Errno::EPERM));
 }
+
+/// Case D03: a handle that is not this process's is an error to every call that takes one, never a success that is
+/// missed later.
+#[test]
+fn d03_unknown_handles_are_errors_to_every_call() {
+    let machine = Machine::new(Profile::Mi210);
+    let (program, other) = (machine.running(1), machine.running(2));
+    let gpus = &program.gpu_ids;
+    // A GPU's id stands in the upper half of a handle; its lower half counts per process.
+    let foreign = (0..3).map(|n| other.alloc(VA + n * 8192, 4096, GTT | RW).expect("room").handle).max();
+    let of_no_gpu = [0, 0xffff_ffff, u64::MAX];
+    for handle in of_no_gpu {
+        assert_eq!(
+            program.map(handle, gpus),
+            Err((Errno::EINVAL, 0)),
+            "kfd_ioctl_map_memory_to_gpu {handle:#x}"
+        );
+        assert_eq!(
+            program.unmap(handle, gpus),
+            Err((Errno::EINVAL, 0)),
+            "kfd_ioctl_unmap_memory_from_gpu {handle:#x}"
+        );
+        assert_eq!(program.free(handle), Err(Errno::EINVAL), "kfd_ioctl_free_memory_of_gpu {handle:#x}");
+        assert_eq!(program.export(handle).err(), Some(Errno::EINVAL), "kfd_ioctl_export_dmabuf {handle:#x}");
+    }
+    let foreign = foreign.expect("three");
+    assert_eq!(program.map(foreign, gpus), Err((Errno::ENOMEM, 0)), "idr_find");
+    assert_eq!(program.unmap(foreign, gpus), Err((Errno::ENOMEM, 0)));
+    assert_eq!(program.free(foreign), Err(Errno::EINVAL));
+    assert_eq!(program.export(foreign).err(), Some(Errno::EINVAL));
+}

@@ -217,6 +217,16 @@ impl Pages {
         Self { start: start.expect("anonymous memory"), len }
     }
 
+    /// One page that can be used, and behind it one that cannot: where a range must end whatever other tests map.
+    pub(in crate::server) fn before_a_guard() -> Self {
+        let pages = Self::new(2);
+        // SAFETY: inside the mapping, which is two pages long.
+        let guard = unsafe { pages.start.byte_add(4096) };
+        // SAFETY: a page of our own mapping that nothing refers to.
+        unsafe { rustix::mm::mprotect(guard, 4096, rustix::mm::MprotectFlags::empty()) }.expect("mprotect");
+        pages
+    }
+
     pub(in crate::server) fn addr(&self) -> u64 {
         self.start.expose_provenance() as u64
     }
