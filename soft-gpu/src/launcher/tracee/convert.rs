@@ -54,14 +54,11 @@ pub fn convert(thread: &mut Borrowed, pieces: &[Piece]) -> Result<Arc<OwnedFd>, 
 
 /// Creates a memfd in the program. Its name stands on the thread's stack for that moment.
 fn create(thread: &mut Borrowed) -> Result<u32, ConvertError> {
-    // Where a signal handler's frame would start, below the red zone of the System V ABI: a thread that has just
-    // started has nothing mapped above its stack pointer.
-    const RED_ZONE: u64 = 128;
     let tid = thread.tid();
-    let at = thread.stack_pointer().saturating_sub(RED_ZONE + NAME.len() as u64);
     let fault = |_| ConvertError::Own { what: "the program's stack", errno: Errno::EFAULT };
     let mut saved = [0; NAME.len()];
-    vm_copy::read(tid, at, &mut saved).map_err(fault)?;
+    let at = place_for_name(thread.stack_pointer(), |at| vm_copy::read(tid, at, &mut saved).is_ok());
+    let at = at.ok_or(ConvertError::Own { what: "the program's stack", errno: Errno::EFAULT })?;
     vm_copy::write(tid, at, NAME).map_err(fault)?;
     let flags = u64::from(libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING);
     let no_exec = u64::from(libc::MFD_NOEXEC_SEAL);
@@ -73,6 +70,14 @@ fn create(thread: &mut Borrowed) -> Result<u32, ConvertError> {
     });
     vm_copy::write(tid, at, &saved).map_err(fault)?;
     u32::try_from(created?).map_err(|_| ConvertError::Call { name: "memfd_create", errno: Errno::EBADF })
+}
+
+/// Where a signal handler's frame would start, below the red zone of the System V ABI; or the top of the stack,
+/// where the stack has not grown as far as that. A thread that has just started has nothing mapped above.
+fn place_for_name(stack_pointer: u64, mut is_mapped: impl FnMut(u64) -> bool) -> Option<u64> {
+    const RED_ZONE: u64 = 128;
+    let below = stack_pointer.checked_sub(RED_ZONE + NAME.len() as u64);
+    below.into_iter().chain([stack_pointer]).find(|&at| is_mapped(at))
 }
 
 /// Our own descriptor of the program's memfd.
@@ -266,6 +271,17 @@ mod tests {
         let entries = [1u64 << 63, 1 << 62, 0, 1 << 61, 1 << 63];
         let bytes: Vec<u8> = entries.iter().flat_map(|entry| entry.to_le_bytes()).collect();
         assert_eq!(runs(&bytes, 0x1000).unwrap(), [(0x1000, 0x2000), (0x5000, 0x1000)]);
+    }
+
+    #[test]
+    fn the_name_goes_to_whichever_side_of_the_stack_pointer_is_mapped() {
+        let stack_pointer = 0x7f00_0000_1010;
+        let page = |addr: u64| addr & !(PAGE - 1);
+        assert_eq!(place_for_name(stack_pointer, |_| true), Some(stack_pointer - 144));
+        let grown_so_far = |at| page(at) == page(stack_pointer);
+        assert_eq!(place_for_name(stack_pointer, grown_so_far), Some(stack_pointer));
+        assert_eq!(place_for_name(stack_pointer, |_| false), None);
+        assert_eq!(place_for_name(3, |_| false), None);
     }
 
     #[test]
