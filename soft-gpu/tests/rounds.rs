@@ -103,7 +103,7 @@ fn round(device: &SoftGpu, gpu_id: u32, minor: u32, id: u64) {
     program.ioctl(Ioctl::CreateQueue, &mut queue);
     let mut event = CreateEventArgs::default();
     program.ioctl(Ioctl::CreateEvent, &mut event);
-    if id % 2 == 0 {
+    if id.is_multiple_of(2) {
         program.ioctl(Ioctl::DestroyEvent, &mut DestroyEventArgs { event_id: event.event_id, pad: 0 });
         program.ioctl(Ioctl::DestroyQueue, &mut DestroyQueueArgs { queue_id: queue.queue_id, pad: 0 });
         handles.into_iter().for_each(|handle| program.free(handle));
