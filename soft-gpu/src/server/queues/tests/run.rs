@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use protocol::kfd::Ioctl;
-use protocol::kfd::args::{CreateEventArgs, WaitEventsArgs};
+use protocol::kfd::args::{CreateEventArgs, CreateQueueArgs, WaitEventsArgs};
 use protocol::kfd::constants::{AllocFlags, QueueType};
 use protocol::kfd::types::EventData;
 use zerocopy::FromZeros;
@@ -105,4 +105,38 @@ fn q05_the_first_packet_of_a_queue_on_a_reused_doorbell_is_not_lost() {
             });
         }
     });
+}
+
+/// Case S03: memory of the program whose address on the GPU is another one, for all that a queue names.
+#[test]
+fn s03_addresses_on_the_gpu_need_not_be_the_programs() {
+    let rig = Rig::new(Profile::Mi210);
+    let [ring, pointers, target] = [1, 1, 1].map(Pages::new);
+    let place = |pages: &Pages| {
+        let va = rig.fresh_va(4096);
+        assert_ne!(va, pages.addr());
+        let buffer = rig.program.alloc_userptr(va, 4096, pages.addr()).expect("alloc");
+        rig.program.map(buffer.handle, &[rig.program.gpu()]).expect("map");
+        va
+    };
+    let [ring_va, pointers_va, target_va] = [&ring, &pointers, &target].map(place);
+    let args = CreateQueueArgs {
+        ring_base_address: ring_va,
+        ring_size: 4096,
+        write_pointer_address: pointers_va + 56,
+        read_pointer_address: pointers_va + 128,
+        gpu_id: rig.program.gpu(),
+        queue_type: QueueType::SDMA.0,
+        queue_percentage: 100,
+        ..Default::default()
+    };
+    let created = rig.create(&args).expect("create");
+    let [opcode, low, high, value] = fence(target_va, 0x5a5a).map(u64::from);
+    ring.atomic(0).store(opcode | low << 32, Ordering::Relaxed);
+    ring.atomic(8).store(high | value << 32, Ordering::Relaxed);
+    pointers.atomic(56).store(16, Ordering::Release);
+    rig.ring(&created, 16);
+    wait("the fence", || target.atomic(0).load(Ordering::Acquire) == 0x5a5a);
+    wait("the read pointer", || pointers.atomic(128).load(Ordering::Acquire) == 16);
+    rig.destroy(created.queue_id).expect("destroy");
 }
