@@ -1,6 +1,6 @@
 //! Buffer objects: memory of one GPU, whoever uses it.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -145,7 +145,7 @@ impl Drop for Bo {
 /// The buffers of a GPU by `mmap` offset (the `vma_offset_manager` of a DRM device).
 #[derive(Debug, Default)]
 pub(crate) struct MmapNodes {
-    by_offset: Mutex<BTreeMap<u64, Weak<Bo>>>,
+    by_offset: Mutex<HashMap<u64, Weak<Bo>>>,
     /// Bytes of offsets beyond the end of the render file that are in use or used up.
     beyond: AtomicU64,
 }
