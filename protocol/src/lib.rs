@@ -5,6 +5,7 @@
 
 pub mod drm;
 pub mod errno;
+pub mod hsakmt;
 pub mod kfd;
 
 pub use errno::Errno;

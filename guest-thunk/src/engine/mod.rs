@@ -1,0 +1,146 @@
+//! The thunk's engine: the functions of `hsakmt.h` over any [`Kfd`].
+//!
+//! Each part has a state of its own with its own lock, and its functions are methods of [`Engine`]:
+//! [`topology`], [`fmm`] (memory), [`queue`], [`event`], [`svm`], [`debug`]. Locks are taken in that order, and
+//! none is held across a blocking ioctl.
+//!
+//! A failure is logged where it arises, with the values that were wrong, and returned as the status that AMD's
+//! library gives there.
+
+pub(crate) mod channel;
+pub mod debug;
+pub mod event;
+pub mod fmm;
+mod library;
+mod options;
+pub mod queue;
+#[cfg(test)]
+pub(crate) mod rig;
+pub mod svm;
+pub mod topology;
+
+use std::sync::Arc;
+
+use protocol::Errno;
+use protocol::hsakmt::{Status, VersionInfo};
+use protocol::kfd::args::GetVersionArgs;
+use protocol::kfd::{Ioctl, Kfd, UserMem};
+
+use channel::Channel;
+pub use library::{Closed, Connection, Library, Opened};
+pub use options::{GfxOverride, Options};
+
+/// What a function of the thunk gives, or why not.
+pub type Result<T> = core::result::Result<T, Status>;
+
+/// One process's connection to a KFD, and all that the thunk keeps for it.
+///
+/// It lives from the first `hsaKmtOpenKFD` until the process ends or forks, as the kernel's own state
+/// (`kfd_process`) does: closing the library and opening it again goes on with the same files, event page and
+/// buffers.
+pub struct Engine {
+    pub(crate) channel: Channel,
+    pub(crate) options: Options,
+    pub(crate) version: VersionInfo,
+    pub(crate) topology: topology::State,
+    pub(crate) memory: fmm::State,
+    pub(crate) queues: queue::State,
+    pub(crate) events: event::State,
+    pub(crate) debug: debug::State,
+}
+
+impl Engine {
+    /// Opens `/dev/kfd` of the device and reads its version (`AMDKFD_IOC_GET_VERSION`).
+    ///
+    /// `mem` is this process's own memory, for devices that run in it; the kernel needs no help to reach it.
+    ///
+    /// # Errors
+    /// `KERNEL_IO_CHANNEL_NOT_OPENED` if it cannot be opened; `DRIVER_MISMATCH` if it is not version 1 of the
+    /// interface; `ERROR` if it has none.
+    pub fn new(device: &Arc<dyn Kfd>, mem: Arc<dyn UserMem>, options: Options) -> Result<Self> {
+        let channel = Channel::open(Arc::clone(device), mem).map_err(|errno| {
+            log::error!("/dev/kfd cannot be opened: {errno}");
+            Status::KernelIoChannelNotOpened
+        })?;
+        let version = read_version(&channel)?;
+        Ok(Self {
+            channel,
+            topology: topology::State::new(),
+            memory: fmm::State::new(&options),
+            queues: queue::State::new(),
+            events: event::State::new(),
+            debug: debug::State::new(),
+            options,
+            version,
+        })
+    }
+
+    /// Version of the kernel's interface (`hsaKmtGetVersion`).
+    #[must_use]
+    pub fn version(&self) -> VersionInfo {
+        self.version
+    }
+
+    /// Refuses what the kernel's interface does not have yet.
+    ///
+    /// # Errors
+    /// `NOT_SUPPORTED` below 1.`minor`.
+    pub(crate) fn require_minor(&self, minor: u32) -> Result<()> {
+        let has = self.version.kernel_interface_minor_version;
+        if has >= minor {
+            return Ok(());
+        }
+        log::debug!("this call needs KFD 1.{minor}; the kernel has 1.{has}");
+        Err(Status::NotSupported)
+    }
+
+    /// Drops what the library holds for itself; called at the last `hsaKmtCloseKFD`.
+    pub fn close(&self) {
+        self.debug.close(self);
+        self.events.close(self);
+        self.queues.close(self);
+        self.memory.close(self);
+        self.topology.close(self);
+    }
+}
+
+fn read_version(channel: &Channel) -> Result<VersionInfo> {
+    let mut args = GetVersionArgs::default();
+    channel.ioctl(Ioctl::GetVersion, &mut args).map_err(|errno| {
+        log::error!("KFD does not tell its version: {errno}");
+        Status::Error
+    })?;
+    if args.major_version != 1 {
+        let (major, minor) = (args.major_version, args.minor_version);
+        log::error!("KFD speaks version {major}.{minor} of its interface; this library speaks 1.x");
+        return Err(Status::DriverMismatch);
+    }
+    Ok(VersionInfo {
+        kernel_interface_major_version: args.major_version,
+        kernel_interface_minor_version: args.minor_version,
+    })
+}
+
+/// The status that AMD's library gives for an error of most calls.
+pub(crate) fn status_of(errno: Errno) -> Status {
+    match errno {
+        Errno::EBADF => Status::KernelIoChannelNotOpened,
+        Errno::ENOMEM => Status::NoMemory,
+        _ => Status::Error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use softgpu::Profile;
+
+    use super::*;
+
+    #[test]
+    fn version_is_the_kernels() {
+        let engine = rig::engine(Profile::Mi210);
+        assert_eq!(engine.version().kernel_interface_major_version, 1);
+        assert_eq!(engine.require_minor(0), Ok(()));
+        assert_eq!(engine.require_minor(10_000), Err(Status::NotSupported));
+    }
+}
