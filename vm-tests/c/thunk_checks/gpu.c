@@ -63,9 +63,16 @@ bool all_bytes_are(const void *mem, size_t size, uint8_t byte) {
     return true;
 }
 
-bool wait_word(const volatile uint32_t *word, uint32_t value) {
+/* A word of four or eight bytes. */
+static uint64_t load(const volatile void *word, size_t size) {
+    if (size == sizeof(uint32_t))
+        return __atomic_load_n((const volatile uint32_t *)word, __ATOMIC_ACQUIRE);
+    return __atomic_load_n((const volatile uint64_t *)word, __ATOMIC_ACQUIRE);
+}
+
+static bool wait_for(const volatile void *word, size_t size, uint64_t value) {
     const uint64_t end = now_ms() + GPU_WAIT_MS;
-    while (__atomic_load_n(word, __ATOMIC_ACQUIRE) != value) {
+    while (load(word, size) != value) {
         if (now_ms() > end)
             return false;
         sched_yield();
@@ -73,14 +80,12 @@ bool wait_word(const volatile uint32_t *word, uint32_t value) {
     return true;
 }
 
+bool wait_word(const volatile uint32_t *word, uint32_t value) {
+    return wait_for(word, sizeof(*word), value);
+}
+
 bool wait_long(const volatile uint64_t *word, uint64_t value) {
-    const uint64_t end = now_ms() + GPU_WAIT_MS;
-    while (__atomic_load_n(word, __ATOMIC_ACQUIRE) != value) {
-        if (now_ms() > end)
-            return false;
-        sched_yield();
-    }
-    return true;
+    return wait_for(word, sizeof(*word), value);
 }
 
 HSAKMT_STATUS ring_create(struct ring *ring, HSA_QUEUE_TYPE type, uint32_t size) {
