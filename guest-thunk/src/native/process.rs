@@ -1,0 +1,224 @@
+//! One process's files on the kernel's devices.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use protocol::Errno;
+use protocol::drm::{self, DrmIoctl, Known};
+use protocol::kfd::flat::Declared;
+use protocol::kfd::ioctl::{Direction, Reach, Reaches};
+use protocol::kfd::{
+    Call, Family, FileId, Ioctl, Mapping, Node, Process, Transfer, request_reads, request_size, request_type,
+    request_writes,
+};
+use rustix::ioctl::{IoctlOutput, Opcode};
+
+use super::descriptors::Descriptors;
+use super::{Shared, errno_of};
+
+/// Type letter of KFD's requests (`AMDKFD_IOCTL_BASE`).
+const KFD_TYPE: u8 = b'K';
+
+/// This process, as the kernel's KFD knows it.
+pub(super) struct NativeProcess {
+    shared: Arc<Shared>,
+    /// Which attachment this is: its files are its own.
+    number: u64,
+}
+
+impl NativeProcess {
+    pub(super) fn new(shared: Arc<Shared>, number: u64) -> Self {
+        Self { shared, number }
+    }
+
+    /// Refuses a forked child: it has the parent's memory, but not its KFD process.
+    fn own_process(&self) -> Result<(), Errno> {
+        if self.shared.fork.is_here() { Ok(()) } else { Err(Errno::EBADF) }
+    }
+
+    fn descriptor(&self, id: FileId) -> Result<Arc<OwnedFd>, Errno> {
+        self.shared.files.get(self.number, id).map(|entry| entry.fd)
+    }
+}
+
+impl Process for NativeProcess {
+    /// # Errors
+    /// Those of `open(2)`, each logged once with what to do about it ([`explain`](super::explain)); `EBADF` in a forked
+    /// child.
+    fn open(&self, node: Node) -> Result<FileId, Errno> {
+        self.own_process()?;
+        let fd = self.shared.open(node)?;
+        Ok(self.shared.files.add(self.number, node, fd))
+    }
+
+    /// The kernel's file ends when calls that run on it have returned and its [`Mapping`]s are dropped.
+    fn close(&self, file: FileId) {
+        if self.own_process().is_ok() {
+            self.shared.files.remove(self.number, file);
+        }
+    }
+
+    /// By protocol's declarations. A call that they do not have may exist in the kernel all the same;
+    /// [`Process::ioctl`] asks it.
+    fn transfer(&self, file: FileId, request: u32) -> Result<Transfer, Errno> {
+        self.own_process()?;
+        let size = request_size(request);
+        match self.shared.files.get(self.number, file)?.node {
+            Node::Kfd => {
+                check_letter(request, KFD_TYPE)?;
+                let direction = kfd_call(request).ok_or(Errno::ENOTTY)?.decl().direction;
+                Ok(Transfer { size, from_user: direction.copies_in(), to_user: direction.copies_out() })
+            }
+            Node::Render(_) => {
+                let direction = match DrmIoctl::select(request)? {
+                    Known::Declared(call) => call.decl().direction,
+                    Known::Other => Direction::ReadWrite,
+                };
+                // A direction counts if both the request and the driver's table have it (drm_ioctl).
+                let from_user = direction.copies_in() && request_writes(request);
+                Ok(Transfer { size, from_user, to_user: direction.copies_out() && request_reads(request) })
+            }
+        }
+    }
+
+    /// The kernel's own answer: `EINTR` and `EAGAIN` as they are, nothing is made again here.
+    ///
+    /// # Errors
+    /// `EBADF` in a forked child and for a file that is not open; `ENOTTY` for a request of another letter than the
+    /// device's; `EINVAL` if `args` has not the size that the request names; then the kernel's.
+    fn ioctl(&self, file: FileId, request: u32, args: &mut [u8], call: &dyn Call) -> Result<i32, Errno> {
+        self.own_process()?;
+        let entry = self.shared.files.get(self.number, file)?;
+        check_letter(request, letter(entry.node))?;
+        if args.len() != request_size(request) {
+            return Err(Errno::EINVAL);
+        }
+        let declared = Declaration::of(entry.node, request);
+        if declared.reaches(args).any(|reach| reach.blocking) && call.interrupt().fired() {
+            return Err(Errno::ERESTARTSYS);
+        }
+        let descriptors = Descriptors::exchange(declared, args, call, |id| self.descriptor(id))?;
+        let result = kernel_ioctl(&entry.fd, request, args);
+        descriptors.restore(args);
+        let value = result?;
+        // SAFETY: the kernel has just executed the call successfully, with these arguments.
+        unsafe { descriptors.hand_out(args, call) }?;
+        Ok(value)
+    }
+
+    /// The file's own descriptor, shared by all its mappings. What stands at the offset is the kernel's business: it
+    /// answers when the memory is mapped.
+    ///
+    /// # Errors
+    /// `EBADF` as above, `EINVAL` for a range that no file has.
+    fn mmap(&self, file: FileId, offset: u64, len: u64) -> Result<Mapping, Errno> {
+        self.own_process()?;
+        let fd = self.descriptor(file)?;
+        // KFD's offsets use the upper bits for the kind of memory (`KFD_MMAP_TYPE_MASK`), so all 64 bits are in use;
+        // what must not happen is a range that wraps around.
+        if len == 0 || offset.checked_add(len - 1).is_none() {
+            return Err(Errno::EINVAL);
+        }
+        Ok(Mapping { fd, offset, len, writable: true })
+    }
+}
+
+impl Drop for NativeProcess {
+    fn drop(&mut self) {
+        // A child leaves the list alone: it may have abandoned it, and closing is not its business.
+        if self.own_process().is_ok() {
+            self.shared.files.remove_all_of(self.number);
+        }
+    }
+}
+
+fn letter(node: Node) -> u8 {
+    match node {
+        Node::Kfd => KFD_TYPE,
+        Node::Render(_) => drm::TYPE,
+    }
+}
+
+fn check_letter(request: u32, letter: u8) -> Result<(), Errno> {
+    if request_type(request) == letter { Ok(()) } else { Err(Errno::ENOTTY) }
+}
+
+/// The KFD call that a request selects. The two lines of kernels differ in a few numbers; where both have one, the
+/// request code of the uapi header decides, and mainline's else.
+fn kfd_call(request: u32) -> Option<Ioctl> {
+    let mainline = Ioctl::from_request(request, Family::Mainline);
+    let rocm = Ioctl::from_request(request, Family::Rocm);
+    rocm.filter(|ioctl| ioctl.request() == request).or(mainline).or(rocm)
+}
+
+/// What protocol says about a call, if it has it.
+#[derive(Clone, Copy)]
+enum Declaration {
+    Kfd(Ioctl),
+    Drm(DrmIoctl),
+    /// Nothing is known: the arguments go to the kernel as they are.
+    Unknown,
+}
+
+impl Declaration {
+    fn of(node: Node, request: u32) -> Self {
+        match node {
+            Node::Kfd => kfd_call(request).map_or(Self::Unknown, Self::Kfd),
+            Node::Render(_) => match DrmIoctl::select(request) {
+                Ok(Known::Declared(call)) => Self::Drm(call),
+                Ok(Known::Other) | Err(_) => Self::Unknown,
+            },
+        }
+    }
+}
+
+impl Declared for Declaration {
+    fn reaches(self, args: &[u8]) -> Reaches<'_> {
+        match self {
+            Self::Kfd(ioctl) => ioctl.reaches(args),
+            Self::Drm(call) => call.reaches(args),
+            Self::Unknown => Reaches::new(Reach::NONE, None, args),
+        }
+    }
+}
+
+/// `ioctl(2)`: one system call.
+fn kernel_ioctl(fd: &OwnedFd, request: u32, args: &mut [u8]) -> Result<i32, Errno> {
+    debug_assert_eq!(args.len(), request_size(request), "checked by the caller");
+    // SAFETY: both drivers copy `_IOC_SIZE` bytes of the argument at most, each way, and `args` has as many
+    // (`kfd_ioctl`, `drm_ioctl`); the file is one of theirs, and the request has their letter, so that no other layer of
+    // the kernel takes it. The kernel checks the addresses in the arguments; what it writes there is what the
+    // caller asked for, who vouches for the memory behind them as for that of any `Process::ioctl`.
+    unsafe { rustix::ioctl::ioctl(fd, Request { request, args }) }.map_err(errno_of)
+}
+
+/// An ioctl whose argument struct is `args`.
+struct Request<'a> {
+    request: u32,
+    args: &'a mut [u8],
+}
+
+// SAFETY: the pointer is that of a slice that is borrowed for the call, with the size that the opcode names
+// (`kernel_ioctl`), and nothing but the return value is made of the output.
+unsafe impl rustix::ioctl::Ioctl for Request<'_> {
+    type Output = i32;
+    const IS_MUTATING: bool = true;
+
+    fn opcode(&self) -> Opcode {
+        self.request
+    }
+
+    fn as_ptr(&mut self) -> *mut core::ffi::c_void {
+        self.args.as_mut_ptr().cast()
+    }
+
+    unsafe fn output_from_ptr(
+        out: IoctlOutput,
+        _extract_output: *mut core::ffi::c_void,
+    ) -> rustix::io::Result<Self::Output> {
+        Ok(out)
+    }
+}
+
+#[cfg(test)]
+mod tests;
