@@ -49,8 +49,8 @@ pub trait HsaStruct: Copy + zerocopy::FromBytes + zerocopy::IntoBytes + zerocopy
     const FIELDS: &'static [Field];
 }
 
-/// An enum of the header as data: its name, and its values by name.
-pub type Enum = (&'static str, &'static [(&'static str, i64)]);
+/// An enum of the header as data: its name, its size in bytes and its values by name.
+pub type Enum = (&'static str, usize, &'static [(&'static str, i64)]);
 
 /// One field of a word of bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -200,7 +200,7 @@ macro_rules! hsa_enums {
     )*
 
         /// Every enum of this module.
-        pub const ENUMS: &[$crate::hsakmt::Enum] = &[$(($c, $name::NAMES)),*];
+        pub const ENUMS: &[$crate::hsakmt::Enum] = &[$(($c, size_of::<$repr>(), $name::NAMES)),*];
     };
 }
 

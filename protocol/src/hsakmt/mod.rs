@@ -1,8 +1,9 @@
 //! The public C types of AMD's thunk libhsakmt (`hsakmttypes.h`), from 5.2.3 to 2026, declared once.
 //!
 //! Structs are here in their newest layout; [`Layout`] turns them into the bytes of the generation that a
-//! caller was built for.
+//! caller was built for. [`api`] is the table of the functions.
 
+pub mod api;
 mod declare;
 mod layout;
 mod status;
