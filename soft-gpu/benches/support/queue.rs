@@ -1,0 +1,143 @@
+//! Buffers and queues as a program has them.
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use protocol::kfd::Ioctl;
+use protocol::kfd::args::CreateQueueArgs;
+use protocol::kfd::constants::{AllocFlags, QueueType};
+use softgpu::GpuSpec;
+use softgpu::mem::HostMem;
+
+use super::program::{Device, Program};
+
+const RING: u64 = 65536;
+const WRITE_POINTER: usize = 56;
+const READ_POINTER: usize = 128;
+/// A packet type that no GPU takes before it is replaced (`hsa_packet_type_t`: INVALID).
+const INVALID: u32 = 1;
+const BARRIER_AND: u32 = 3;
+
+/// Memory that the program and the GPU have.
+pub struct Buffer {
+    pub va: u64,
+    pub mem: HostMem,
+}
+
+/// Where the next buffer goes in GPU address space.
+pub struct Space(u64);
+
+impl Space {
+    pub const fn new() -> Self {
+        Self(0x20_0000_0000)
+    }
+
+    /// A mapped buffer in host memory.
+    pub fn buffer<D: Device>(&mut self, program: &Program<D>, size: u64) -> Buffer {
+        let va = self.0;
+        self.0 += size.next_multiple_of(2 << 20) + (2 << 20);
+        let made = program.alloc(va, size, AllocFlags::GTT | AllocFlags::WRITABLE);
+        program.map(made.handle);
+        Buffer { va, mem: program.device.mmap_render(made.mmap_offset, size) }
+    }
+}
+
+/// A queue.
+pub struct Queue {
+    ring: Buffer,
+    pointers: Buffer,
+    doorbells: HostMem,
+    slot: usize,
+    written: u64,
+}
+
+impl Queue {
+    pub fn new<D: Device>(program: &Program<D>, space: &mut Space, spec: &GpuSpec, kind: QueueType) -> Self {
+        let sizes = spec.queue_sizes;
+        let area = u64::from(sizes.cwsr + sizes.debug_memory).next_multiple_of(4096);
+        let [ring, pointers, save_area] = [RING, 4096, area].map(|size| space.buffer(program, size));
+        for slot in (0..ring.mem.len()).step_by(64) {
+            ring.mem.write(slot, &INVALID.to_le_bytes()).expect("inside");
+        }
+        let mut args = CreateQueueArgs {
+            ring_base_address: ring.va,
+            ring_size: 65536,
+            write_pointer_address: pointers.va + WRITE_POINTER as u64,
+            read_pointer_address: pointers.va + READ_POINTER as u64,
+            gpu_id: spec.gpu_id,
+            queue_type: kind.0,
+            queue_percentage: 100,
+            ctx_save_restore_address: save_area.va,
+            ctx_save_restore_size: sizes.cwsr,
+            ctl_stack_size: sizes.ctl_stack,
+            ..Default::default()
+        };
+        program.ioctl(Ioctl::CreateQueue, &mut args);
+        let doorbells = program.device.mmap_kfd(args.doorbell_offset & !0x1fff, 8192);
+        let slot = usize::try_from(args.doorbell_offset & 0x1fff).expect("small");
+        Self { ring, pointers, doorbells, slot, written: 0 }
+    }
+
+    /// Writes words; the first of them last, as AQL wants it.
+    fn place(&mut self, words: &[u32]) {
+        let at = |index: u64| usize::try_from((self.written + index) * 4 % RING).expect("small");
+        for (index, word) in (0..).zip(words).skip(1) {
+            self.ring.mem.write(at(index), &word.to_le_bytes()).expect("inside");
+        }
+        self.ring.mem.atomic_u32(at(0)).expect("aligned").store(words[0], Ordering::Release);
+        self.written += words.len() as u64;
+    }
+
+    fn ring(&self, write_pointer: u64, doorbell: u64) {
+        self.pointers.mem.atomic_u64(WRITE_POINTER).expect("aligned").store(write_pointer, Ordering::Release);
+        self.doorbells.atomic_u64(self.slot).expect("aligned").store(doorbell, Ordering::Release);
+    }
+
+    /// Executes an SDMA packet: returns when the queue has read it, which it has after the copy.
+    pub fn sdma(&mut self, packet: &[u32]) {
+        self.place(packet);
+        let end = self.written * 4;
+        self.ring(end, end);
+        until(self.pointers.mem.atomic_u64(READ_POINTER).expect("aligned"), end);
+    }
+}
+
+/// An AQL queue whose barrier packets count down a signal.
+pub struct Barriers {
+    queue: Queue,
+    signal: Buffer,
+    packet: [u32; 16],
+}
+
+impl Barriers {
+    pub fn new<D: Device>(program: &Program<D>, spec: &GpuSpec) -> Self {
+        let mut space = Space::new();
+        let signal = space.buffer(program, 4096);
+        let mut packet = [0; 16];
+        packet[0] = BARRIER_AND;
+        [packet[14], packet[15]] = halves(signal.va);
+        Self { queue: Queue::new(program, &mut space, spec, QueueType::COMPUTE_AQL), signal, packet }
+    }
+
+    /// A barrier-AND packet that waits for nothing, from its doorbell to its signal.
+    pub fn round_trip(&mut self) {
+        // Offset of the value in `amd_signal_t`.
+        let value = self.signal.mem.atomic_u64(8).expect("aligned");
+        value.store(1, Ordering::Relaxed);
+        self.queue.place(&self.packet);
+        let packets = self.queue.written / 16;
+        self.queue.ring(packets, packets - 1);
+        until(value, 0);
+    }
+}
+
+fn until(word: &AtomicU64, value: u64) {
+    while black_box(word.load(Ordering::Acquire)) != value {
+        std::thread::yield_now();
+    }
+}
+
+/// An address as two words of a packet.
+pub fn halves(value: u64) -> [u32; 2] {
+    [value & 0xffff_ffff, value >> 32].map(|half| u32::try_from(half).expect("32 bits"))
+}
