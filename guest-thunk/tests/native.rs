@@ -1,7 +1,8 @@
-//! Native KFD on device nodes that answer: those of a software GPU, given to this very program by the launcher.
+//! Native KFD on device nodes that answer: those of a software GPU, given to this very program by the
+//! launcher.
 //!
-//! The test program runs itself twice more: as the supervisor process with the device in it, and as the program that sees
-//! `/dev/kfd`. Which one it is stands in a variable.
+//! The test program runs itself twice more: as the supervisor process with the device in it, and as the
+//! program that sees `/dev/kfd`. Which one it is stands in a variable.
 
 use std::ffi::OsString;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -371,7 +372,8 @@ fn errors_of_open_are_the_systems() {
     let at = |name: &str| Paths { kfd: dir.path().join(name), ..Paths::default() };
     let open = |name: &str| Native::new(at(name)).attach(caller()).unwrap().open(Node::Kfd);
     assert_eq!(open("none"), Err(Errno::ENOENT));
-    // A device node of a driver that is not there: needs the right to make one, so a socket stands for it (ENXIO too).
+    // A device node of a driver that is not there: needs the right to make one, so a socket stands for it
+    // (ENXIO too).
     let _socket = std::os::unix::net::UnixListener::bind(dir.path().join("socket")).unwrap();
     assert_eq!(open("socket"), Err(Errno::ENXIO));
     assert!(matches!(explain(Errno::ENXIO, Node::Kfd, &at("socket")).reason, Reason::NoKfd { .. }));

@@ -1,11 +1,11 @@
 //! Descriptor numbers in the arguments of a call.
 //!
 //! The numbers in a call's arguments mean what [`Call::descriptor`] says; the kernel needs its own. So each
-//! number that a call passes in is exchanged for the time of the call, and each one that the call made becomes the
-//! caller's by [`Call::install`].
+//! number that a call passes in is exchanged for the time of the call, and each one that the call made
+//! becomes the caller's by [`Call::install`].
 //!
-//! Numbers in memory behind a pointer (`CRIU_OP` only) are left as they are: they are read and written by the kernel,
-//! and mean descriptors of this process.
+//! Numbers in memory behind a pointer (`CRIU_OP` only) are left as they are: they are read and written by the
+//! kernel, and mean descriptors of this process.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
@@ -57,8 +57,8 @@ impl Descriptors {
     /// A number that stands for nothing becomes -1, so that the kernel gives its own error at its own time.
     ///
     /// # Errors
-    /// Those of [`Call::descriptor`] but `EBADF`, and what `file` answers for a file that is not open. The arguments
-    /// are then as they were.
+    /// Those of [`Call::descriptor`] but `EBADF`, and what `file` answers for a file that is not open. The
+    /// arguments are then as they were.
     pub(super) fn exchange(
         declared: impl Declared,
         args: &mut [u8],
@@ -81,8 +81,8 @@ impl Descriptors {
         Ok(descriptors)
     }
 
-    /// The fields of a call with these arguments. Fields that the arguments do not have read as 0 in the kernel; there is
-    /// nowhere to put another number.
+    /// The fields of a call with these arguments. Fields that the arguments do not have read as 0 in the
+    /// kernel; there is nowhere to put another number.
     fn find(declared: impl Declared, args: &[u8]) -> Self {
         let mut found = Self::default();
         let fields = declared.reaches(args).flat_map(|reach| reach.fds).filter_map(|fd| match fd.place {
@@ -118,16 +118,16 @@ impl Descriptors {
     /// Those of [`Call::install`]; the descriptor is closed then.
     ///
     /// # Safety
-    /// The kernel has just executed the call successfully with these arguments, so that the numbers in the fields
-    /// are descriptors that nobody owns yet.
+    /// The kernel has just executed the call successfully with these arguments, so that the numbers in the
+    /// fields are descriptors that nobody owns yet.
     pub(super) unsafe fn hand_out(&self, args: &mut [u8], call: &dyn Call) -> Result<(), Errno> {
         for &field in self.made.iter().flatten() {
             let number = to_fd(field.get(args));
             if number < 0 {
                 continue;
             }
-            // SAFETY: the number is not negative, and by the contract of this function it is a new descriptor of
-            // which this is the one owner.
+            // SAFETY: the number is not negative, and by the contract of this function it is a new descriptor
+            // of which this is the one owner.
             let made = unsafe { OwnedFd::from_raw_fd(number) };
             put(args, field, from_fd(call.install(made)?));
         }

@@ -1,7 +1,7 @@
 //! Why a device could not be opened, in a sentence for whoever has to do something about it.
 //!
-//! Programs get one status for all of it (`HSAKMT_STATUS_KERNEL_IO_CHANNEL_NOT_OPENED`); people have to load a module,
-//! join a group or change a container, and the error number alone does not tell which.
+//! Programs get one status for all of it (`HSAKMT_STATUS_KERNEL_IO_CHANNEL_NOT_OPENED`); people have to load
+//! a module, join a group or change a container, and the error number alone does not tell which.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -85,7 +85,8 @@ const OVERFLOW_GID: u32 = 65534;
 const READ_WRITE: u32 = 0o6;
 
 impl Owner {
-    /// Whether the mode lets this user open the file for reading and writing (`acl(5)` and capabilities left aside).
+    /// Whether the mode lets this user open the file for reading and writing (`acl(5)` and capabilities left
+    /// aside).
     fn allows(&self, uid: u32) -> bool {
         let shift = match (self.uid == uid, self.member) {
             (true, _) => 6,
@@ -170,43 +171,47 @@ fn filtered(status: &[u8]) -> bool {
 
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoKfd { driver: false } => f.write_str(
-                "it does not exist, and the kernel's driver is not there either; load it (modprobe amdgpu), and see the \
-                 kernel log if that makes no /dev/kfd",
-            ),
-            Self::NoKfd { driver: true } => f.write_str(
-                "it does not exist although the kernel's driver amdgpu is there; in a container, pass the device in \
-                 (--device /dev/kfd); otherwise the kernel may be built without KFD (CONFIG_HSA_AMD)",
-            ),
-            Self::NoRenderNode => f.write_str(
-                "the GPU's render node does not exist here; in a container, pass the device in (--device /dev/dri)",
-            ),
+        let text = match self {
+            Self::Permission { owner: Some(owner), uid } => return permission(f, owner, *uid),
             Self::Permission { owner: None, uid } => {
-                write!(f, "user {uid} may not search a directory on the way to it")
+                return write!(f, "user {uid} may not search a directory on the way to it");
             }
-            Self::Permission { owner: Some(owner), uid } => permission(f, owner, *uid),
-            Self::Forbidden { seccomp } => {
-                f.write_str(
-                    "the file's mode would allow it, but the device cgroup of a container or a security module does not",
-                )?;
-                f.write_str(if *seccomp { ", or the seccomp filter that this process runs under" } else { "" })
+            Self::NoKfd { driver: false } => {
+                "it does not exist, and the kernel's driver is not there either; load it (modprobe amdgpu), and \
+                 see the kernel log if that makes no /dev/kfd"
             }
-            Self::Seccomp => f.write_str("a seccomp filter refuses the system call that opens files"),
-            Self::Busy => f.write_str("another program has it for itself"),
-            Self::NoGpu => f.write_str("the kernel's KFD has no GPU, and Linux 7.2 and later cannot be asked without one"),
-            Self::Refused => f.write_str(
-                "KFD refused this process, for a reason of its own and not because memory ran out: most often the driver \
-                 could not initialise a GPU; see the kernel log",
-            ),
+            Self::NoKfd { driver: true } => {
+                "it does not exist although the kernel's driver amdgpu is there; in a container, pass the device \
+                 in (--device /dev/kfd); otherwise the kernel may be built without KFD (CONFIG_HSA_AMD)"
+            }
+            Self::NoRenderNode => {
+                "the GPU's render node does not exist here; in a container, pass the device in \
+                 (--device /dev/dri)"
+            }
+            Self::Forbidden { seccomp: false } => {
+                "the file's mode would allow it, but the device cgroup of a container or a security module does \
+                 not"
+            }
+            Self::Forbidden { seccomp: true } => {
+                "the file's mode would allow it, but the device cgroup of a container or a security module does \
+                 not, or the seccomp filter that this process runs under"
+            }
+            Self::Seccomp => "a seccomp filter refuses the system call that opens files",
+            Self::Busy => "another program has it for itself",
+            Self::NoGpu => "the kernel's KFD has no GPU, and Linux 7.2 and later cannot be asked without one",
+            Self::Refused => {
+                "KFD refused this process, for a reason of its own and not because memory ran out: most often the \
+                 driver could not initialise a GPU; see the kernel log"
+            }
             Self::NoDescriptor { system: false } => {
-                f.write_str("this process has all the descriptors open that it may have (ulimit -n)")
+                "this process has all the descriptors open that it may have (ulimit -n)"
             }
             Self::NoDescriptor { system: true } => {
-                f.write_str("the whole system has all the files open that it may have (sysctl fs.file-max)")
+                "the whole system has all the files open that it may have (sysctl fs.file-max)"
             }
-            Self::Other => f.write_str("the kernel refuses it for a reason that its log may tell"),
-        }
+            Self::Other => "the kernel refuses it for a reason that its log may tell",
+        };
+        f.write_str(text)
     }
 }
 

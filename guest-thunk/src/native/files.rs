@@ -11,9 +11,9 @@ use protocol::kfd::{FileId, Node};
 
 /// The device files by id.
 ///
-/// Every ioctl looks its file up here, in many threads at once; opens and closes are rare. So the table is a list
-/// that is never changed: an open or close puts a new one in its place. Readers take no lock, which also means
-/// that a forked child finds none taken by a thread that it does not have.
+/// Every ioctl looks its file up here, in many threads at once; opens and closes are rare. So the table is a
+/// list that is never changed: an open or close puts a new one in its place. Readers take no lock, which also
+/// means that a forked child finds none taken by a thread that it does not have.
 pub(super) struct Files {
     table: ArcSwap<Vec<Entry>>,
     next: AtomicU64,
@@ -27,8 +27,8 @@ pub(super) struct Entry {
     owner: u64,
     /// What it is.
     pub(super) node: Node,
-    /// Its descriptor. Whoever works on the file holds a reference, so that a close by another thread does not give
-    /// the number to another file meanwhile.
+    /// Its descriptor. Whoever works on the file holds a reference, so that a close by another thread does
+    /// not give the number to another file meanwhile.
     pub(super) fd: Arc<OwnedFd>,
 }
 
@@ -75,13 +75,14 @@ impl Files {
         entry.cloned().ok_or(Errno::EBADF)
     }
 
-    /// Empties the table and gives the descriptors by number. They are this process's own to close: no value in this
-    /// address space closes them any more, whoever still holds a reference.
+    /// Empties the table and gives the descriptors by number. They are this process's own to close: no value
+    /// in this address space closes them any more, whoever still holds a reference.
     pub(super) fn abandon(&self) -> Vec<RawFd> {
         let table = self.table.swap(Arc::new(Vec::new()));
         let numbers = table.iter().map(|entry| entry.fd.as_raw_fd()).collect();
-        // References of threads that a forked child does not have, and of mappings that it still has, must not close the
-        // number later: it may be another file's by then. The list, kept for ever, keeps the count above 0.
+        // References of threads that a forked child does not have, and of mappings that it still has, must
+        // not close the number later: it may be another file's by then. The list, kept for ever, keeps the
+        // count above 0.
         #[expect(clippy::mem_forget, reason = "see above")]
         mem::forget(table);
         numbers

@@ -12,9 +12,9 @@ const HERE: u32 = 1;
 /// Tells the process that made it from its forked children.
 ///
 /// Each call asks, so it must cost no system call: a page of its own is marked to be wiped in children
-/// (`MADV_WIPEONFORK`, Linux 4.14), also of a bare `fork` system call that runs no handlers of the C library. Where
-/// that is not to be had, the process id is compared. A child that shares the address space (`vfork`) counts as
-/// the process itself, whose memory it works on.
+/// (`MADV_WIPEONFORK`, Linux 4.14), also of a bare `fork` system call that runs no handlers of the C library.
+/// Where that is not to be had, the process id is compared. A child that shares the address space (`vfork`)
+/// counts as the process itself, whose memory it works on.
 pub(super) struct ForkMark {
     page: Option<NonNull<AtomicU32>>,
     pid: u32,
@@ -30,8 +30,8 @@ impl ForkMark {
     pub(super) fn new() -> Self {
         let page = wiped_in_children();
         if let Some(page) = page {
-            // SAFETY: the page was just mapped, is aligned and zeroed (a valid `AtomicU32`), and is not unmapped
-            // before `drop`.
+            // SAFETY: the page was just mapped, is aligned and zeroed (a valid `AtomicU32`), and is not
+            // unmapped before `drop`.
             unsafe { page.as_ref() }.store(HERE, Ordering::Relaxed);
         }
         Self { page, pid: std::process::id() }

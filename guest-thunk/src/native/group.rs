@@ -8,9 +8,9 @@ const MAX_NAME: usize = 255;
 
 /// The name of a group in the text of a `group(5)` file: `NAME:PASSWORD:GID:MEMBERS` in each line.
 ///
-/// The first line with that number wins, as for `getgrgid(3)`. Lines that are cut short or hold no number are passed
-/// over, and so is a name that could not be shown as it is in a terminal. Directories of users elsewhere (LDAP) are not
-/// asked.
+/// The first line with that number wins, as for `getgrgid(3)`. Lines that are cut short or hold no number are
+/// passed over, and so is a name that could not be shown as it is in a terminal. Directories of users
+/// elsewhere (LDAP) are not asked.
 pub(super) fn name_of(text: &[u8], gid: u32) -> Option<&str> {
     text.split(|&byte| byte == b'\n').find_map(|line| {
         let mut fields = line.split(|&byte| byte == b':');

@@ -1,17 +1,19 @@
 //! [`Kfd`] over the kernel's `/dev/kfd`, render nodes and sysfs.
 //!
-//! The kernel knows a process by its address space and takes calls on `/dev/kfd` only from the process that opened it.
-//! So a [`Native`] serves the process in which it was made and no other. A forked child gets `EBADF` for everything;
-//! [`Native::abandon_in_child`] lets it close what it inherited.
+//! The kernel knows a process by its address space and takes calls on `/dev/kfd` only from the process that
+//! opened it. So a [`Native`] serves the process in which it was made and no other. A forked child gets
+//! `EBADF` for everything; [`Native::abandon_in_child`] lets it close what it inherited.
 //!
 //! Three things differ from other implementations of the trait:
-//! - An [`Interrupt`](protocol::kfd::Interrupt) that fires while the kernel sleeps in a call does not end it. A signal to
-//!   that thread does, with a handler that was installed without `SA_RESTART`: the call answers `EINTR` and may be made
-//!   again with the same arguments. One that has fired before ends a blocking call before it begins.
-//! - A caller's memory is this process's own, and the kernel reaches it by itself: `Call::mem` is not used.
+//! - An [`Interrupt`](protocol::kfd::Interrupt) that fires while the kernel sleeps in a call does not end it.
+//!   A signal to that thread does, with a handler that was installed without `SA_RESTART`: the call answers
+//!   `EINTR` and may be made again with the same arguments. One that has fired before ends a blocking call
+//!   before it begins.
+//! - A caller's memory is this process's own, and the kernel reaches it by itself: `Call::mem` is not used
+//!   ([`KernelReaches`]).
 //! - The kernel compares only the number of a request with its table. Here the letter must be right too
-//!   (`ENOTTY`), because other letters are calls of the file system layer, whose argument is not the struct that the
-//!   request's size names.
+//!   (`ENOTTY`), because other letters are calls of the file system layer, whose argument is not the struct
+//!   that the request's size names.
 
 mod descriptors;
 mod explain;
@@ -30,7 +32,7 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 use protocol::Errno;
 use protocol::kfd::topology::Tree;
-use protocol::kfd::{Caller, Kfd, Node, Process};
+use protocol::kfd::{Caller, Fault, Kfd, Node, Process, Shared, UserMem};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
 pub use explain::{OpenProblem, Owner, Reason, explain};
@@ -82,16 +84,36 @@ impl Paths {
 
 /// The GPUs of this machine, through its kernel.
 pub struct Native {
-    shared: Arc<Shared>,
+    device: Arc<Device>,
 }
 
-/// What the processes of one [`Native`] share.
-struct Shared {
+/// The caller's memory, for [`Native`]: the kernel reaches it by itself, so nobody reads or writes it through
+/// this, and whoever tries gets a [`Fault`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct KernelReaches;
+
+impl UserMem for KernelReaches {
+    fn read(&self, addr: u64, buf: &mut [u8]) -> Result<(), Fault> {
+        Err(Fault { addr, len: buf.len() as u64 })
+    }
+
+    fn write(&self, addr: u64, buf: &[u8]) -> Result<(), Fault> {
+        Err(Fault { addr, len: buf.len() as u64 })
+    }
+
+    fn share(&self, _addr: u64, _len: u64, _writable: bool) -> Result<Vec<Shared>, Errno> {
+        Err(Errno::EOPNOTSUPP)
+    }
+}
+
+/// What the processes of one [`Native`] have in common.
+struct Device {
     paths: Paths,
     files: Files,
     fork: ForkMark,
     processes: AtomicU64,
-    /// Error of the last failed open that was told, so that a program that tries again and again does not fill its log.
+    /// Error of the last failed open that was told, so that a program that tries again and again does not
+    /// fill its log.
     told: AtomicI32,
 }
 
@@ -101,20 +123,21 @@ impl Native {
     pub fn new(paths: Paths) -> Self {
         let (files, fork) = (Files::new(), ForkMark::new());
         let (processes, told) = (AtomicU64::new(0), AtomicI32::new(0));
-        Self { shared: Arc::new(Shared { paths, files, fork, processes, told }) }
+        Self { device: Arc::new(Device { paths, files, fork, processes, told }) }
     }
 
-    /// In a forked child: closes the descriptors that it inherited. The parent's files are untouched, and no lock is taken,
-    /// which a thread of the parent may have held at the fork. In the process that made this it does nothing.
+    /// In a forked child: closes the descriptors that it inherited. The parent's files are untouched, and no
+    /// lock is taken, which a thread of the parent may have held at the fork. In the process that made this
+    /// it does nothing.
     ///
     /// All processes attached to this `Native` stay unusable in the child (`EBADF`); it makes a new one.
     pub fn abandon_in_child(&self) {
-        if self.shared.fork.is_here() {
+        if self.device.fork.is_here() {
             return;
         }
-        for fd in self.shared.files.abandon() {
-            // SAFETY: the number is a descriptor that this process inherited, and by the contract of `abandon` no value
-            // of this address space closes it any more.
+        for fd in self.device.files.abandon() {
+            // SAFETY: the number is a descriptor that this process inherited, and by the contract of
+            // `abandon` no value of this address space closes it any more.
             unsafe { rustix::io::close(fd) };
         }
     }
@@ -130,36 +153,38 @@ impl Kfd for Native {
     /// Files that this process may not see because of its device cgroup (`EPERM`) are [`Tree::denied`].
     ///
     /// # Errors
-    /// `ENOENT` without KFD; `EACCES` and others if a file cannot be read; `E2BIG` for a tree beyond all bounds.
+    /// `ENOENT` without KFD; `EACCES` and others if a file cannot be read; `E2BIG` for a tree beyond all
+    /// bounds.
     fn topology(&self) -> Result<Tree, Errno> {
-        tree::read_dir(&self.shared.paths.topology)
+        tree::read_dir(&self.device.paths.topology)
     }
 
     /// # Errors
-    /// `EINVAL` for another process than this one, which the kernel would not serve here; `EBADF` in a child of the
-    /// process that made this.
+    /// `EINVAL` for another process than this one, which the kernel would not serve here; `EBADF` in a child
+    /// of the process that made this.
     fn attach(&self, caller: Caller) -> Result<Arc<dyn Process>, Errno> {
-        if !self.shared.fork.is_here() {
+        if !self.device.fork.is_here() {
             return Err(Errno::EBADF);
         }
-        if caller.pid != self.shared.fork.pid() {
-            let own = self.shared.fork.pid();
+        if caller.pid != self.device.fork.pid() {
+            let own = self.device.fork.pid();
             log::error!("the kernel's KFD serves process {own} here, not process {}", caller.pid);
             return Err(Errno::EINVAL);
         }
-        let number = self.shared.processes.fetch_add(1, Ordering::Relaxed);
-        Ok(Arc::new(NativeProcess::new(Arc::clone(&self.shared), number)))
+        let number = self.device.processes.fetch_add(1, Ordering::Relaxed);
+        Ok(Arc::new(NativeProcess::new(Arc::clone(&self.device), number)))
     }
 }
 
-impl Shared {
+impl Device {
     /// `open(2)` of a device node, with a message for whoever has to act if it fails.
     fn open(&self, node: Node) -> Result<OwnedFd, Errno> {
         let path = self.paths.node(node);
         open_device(&path).inspect_err(|&errno| self.tell(node, errno))
     }
 
-    /// Says once what is wrong. A render node that is missing or denied is normal: so are GPUs hidden from containers.
+    /// Says once what is wrong. A render node that is missing or denied is normal: so are GPUs hidden from
+    /// containers.
     fn tell(&self, node: Node, errno: Errno) {
         let hidden = matches!(node, Node::Render(_)) && matches!(errno, Errno::ENOENT | Errno::EPERM);
         let known = self.told.swap(errno.raw(), Ordering::Relaxed) == errno.raw();

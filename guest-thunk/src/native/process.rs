@@ -14,47 +14,47 @@ use protocol::kfd::{
 use rustix::ioctl::{IoctlOutput, Opcode};
 
 use super::descriptors::Descriptors;
-use super::{Shared, errno_of};
+use super::{Device, errno_of};
 
 /// Type letter of KFD's requests (`AMDKFD_IOCTL_BASE`).
 const KFD_TYPE: u8 = b'K';
 
 /// This process, as the kernel's KFD knows it.
 pub(super) struct NativeProcess {
-    shared: Arc<Shared>,
+    device: Arc<Device>,
     /// Which attachment this is: its files are its own.
     number: u64,
 }
 
 impl NativeProcess {
-    pub(super) fn new(shared: Arc<Shared>, number: u64) -> Self {
-        Self { shared, number }
+    pub(super) fn new(device: Arc<Device>, number: u64) -> Self {
+        Self { device, number }
     }
 
     /// Refuses a forked child: it has the parent's memory, but not its KFD process.
     fn own_process(&self) -> Result<(), Errno> {
-        if self.shared.fork.is_here() { Ok(()) } else { Err(Errno::EBADF) }
+        if self.device.fork.is_here() { Ok(()) } else { Err(Errno::EBADF) }
     }
 
     fn descriptor(&self, id: FileId) -> Result<Arc<OwnedFd>, Errno> {
-        self.shared.files.get(self.number, id).map(|entry| entry.fd)
+        self.device.files.get(self.number, id).map(|entry| entry.fd)
     }
 }
 
 impl Process for NativeProcess {
     /// # Errors
-    /// Those of `open(2)`, each logged once with what to do about it ([`explain`](super::explain)); `EBADF` in a forked
-    /// child.
+    /// Those of `open(2)`, each logged once with what to do about it ([`explain`](super::explain)); `EBADF`
+    /// in a forked child.
     fn open(&self, node: Node) -> Result<FileId, Errno> {
         self.own_process()?;
-        let fd = self.shared.open(node)?;
-        Ok(self.shared.files.add(self.number, node, fd))
+        let fd = self.device.open(node)?;
+        Ok(self.device.files.add(self.number, node, fd))
     }
 
     /// The kernel's file ends when calls that run on it have returned and its [`Mapping`]s are dropped.
     fn close(&self, file: FileId) {
         if self.own_process().is_ok() {
-            self.shared.files.remove(self.number, file);
+            self.device.files.remove(self.number, file);
         }
     }
 
@@ -63,7 +63,7 @@ impl Process for NativeProcess {
     fn transfer(&self, file: FileId, request: u32) -> Result<Transfer, Errno> {
         self.own_process()?;
         let size = request_size(request);
-        match self.shared.files.get(self.number, file)?.node {
+        match self.device.files.get(self.number, file)?.node {
             Node::Kfd => {
                 check_letter(request, KFD_TYPE)?;
                 let direction = kfd_call(request).ok_or(Errno::ENOTTY)?.decl().direction;
@@ -84,11 +84,11 @@ impl Process for NativeProcess {
     /// The kernel's own answer: `EINTR` and `EAGAIN` as they are, nothing is made again here.
     ///
     /// # Errors
-    /// `EBADF` in a forked child and for a file that is not open; `ENOTTY` for a request of another letter than the
-    /// device's; `EINVAL` if `args` has not the size that the request names; then the kernel's.
+    /// `EBADF` in a forked child and for a file that is not open; `ENOTTY` for a request of another letter
+    /// than the device's; `EINVAL` if `args` has not the size that the request names; then the kernel's.
     fn ioctl(&self, file: FileId, request: u32, args: &mut [u8], call: &dyn Call) -> Result<i32, Errno> {
         self.own_process()?;
-        let entry = self.shared.files.get(self.number, file)?;
+        let entry = self.device.files.get(self.number, file)?;
         check_letter(request, letter(entry.node))?;
         if args.len() != request_size(request) {
             return Err(Errno::EINVAL);
@@ -106,16 +106,16 @@ impl Process for NativeProcess {
         Ok(value)
     }
 
-    /// The file's own descriptor, shared by all its mappings. What stands at the offset is the kernel's business: it
-    /// answers when the memory is mapped.
+    /// The file's own descriptor, shared by all its mappings. What stands at the offset is the kernel's
+    /// business: it answers when the memory is mapped.
     ///
     /// # Errors
     /// `EBADF` as above, `EINVAL` for a range that no file has.
     fn mmap(&self, file: FileId, offset: u64, len: u64) -> Result<Mapping, Errno> {
         self.own_process()?;
         let fd = self.descriptor(file)?;
-        // KFD's offsets use the upper bits for the kind of memory (`KFD_MMAP_TYPE_MASK`), so all 64 bits are in use;
-        // what must not happen is a range that wraps around.
+        // KFD's offsets use the upper bits for the kind of memory (`KFD_MMAP_TYPE_MASK`), so all 64 bits are
+        // in use; what must not happen is a range that wraps around.
         if len == 0 || offset.checked_add(len - 1).is_none() {
             return Err(Errno::EINVAL);
         }
@@ -127,7 +127,7 @@ impl Drop for NativeProcess {
     fn drop(&mut self) {
         // A child leaves the list alone: it may have abandoned it, and closing is not its business.
         if self.own_process().is_ok() {
-            self.shared.files.remove_all_of(self.number);
+            self.device.files.remove_all_of(self.number);
         }
     }
 }
@@ -143,8 +143,8 @@ fn check_letter(request: u32, letter: u8) -> Result<(), Errno> {
     if request_type(request) == letter { Ok(()) } else { Err(Errno::ENOTTY) }
 }
 
-/// The KFD call that a request selects. The two lines of kernels differ in a few numbers; where both have one, the
-/// request code of the uapi header decides, and mainline's else.
+/// The KFD call that a request selects. The two lines of kernels differ in a few numbers; where both have
+/// one, the request code of the uapi header decides, and mainline's else.
 fn kfd_call(request: u32) -> Option<Ioctl> {
     let mainline = Ioctl::from_request(request, Family::Mainline);
     let rocm = Ioctl::from_request(request, Family::Rocm);
@@ -186,9 +186,10 @@ impl Declared for Declaration {
 fn kernel_ioctl(fd: &OwnedFd, request: u32, args: &mut [u8]) -> Result<i32, Errno> {
     debug_assert_eq!(args.len(), request_size(request), "checked by the caller");
     // SAFETY: both drivers copy `_IOC_SIZE` bytes of the argument at most, each way, and `args` has as many
-    // (`kfd_ioctl`, `drm_ioctl`); the file is one of theirs, and the request has their letter, so that no other layer of
-    // the kernel takes it. The kernel checks the addresses in the arguments; what it writes there is what the
-    // caller asked for, who vouches for the memory behind them as for that of any `Process::ioctl`.
+    // (`kfd_ioctl`, `drm_ioctl`); the file is one of theirs, and the request has their letter, so that no
+    // other layer of the kernel takes it. The kernel checks the addresses in the arguments; what it writes
+    // there is what the caller asked for, who vouches for the memory behind them as for that of any
+    // `Process::ioctl`.
     unsafe { rustix::ioctl::ioctl(fd, Request { request, args }) }.map_err(errno_of)
 }
 

@@ -4,12 +4,15 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Mutex;
 
 use protocol::Errno;
-use protocol::kfd::{Call, Fault, Interrupt, PassedFd, Shared, UserMem};
+use protocol::kfd::{Call, Interrupt, PassedFd, UserMem};
 
-/// Runs `body` in a forked child and gives what it said. It may allocate and make system calls, and must not panic.
+use super::KernelReaches;
+
+/// Runs `body` in a forked child and gives what it said. It may allocate and make system calls, and must not
+/// panic.
 pub(super) fn in_a_child(body: impl FnOnce() -> bool) -> bool {
-    // SAFETY: the child runs `body` and ends. glibc's allocator is usable in it, and `body` takes no lock that
-    // another thread of the tests could hold.
+    // SAFETY: the child runs `body` and ends. glibc's allocator is usable in it, and `body` takes no lock
+    // that another thread of the tests could hold.
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0, "fork");
     if pid == 0 {
@@ -43,7 +46,7 @@ impl TestCall {
 
 impl Call for TestCall {
     fn mem(&self) -> &dyn UserMem {
-        &NoMem
+        &KernelReaches
     }
 
     fn descriptor(&self, fd: i32) -> Result<PassedFd, Errno> {
@@ -64,22 +67,6 @@ impl Call for TestCall {
 
     fn interrupt(&self) -> &Interrupt {
         &self.interrupt
-    }
-}
-
-struct NoMem;
-
-impl UserMem for NoMem {
-    fn read(&self, addr: u64, buf: &mut [u8]) -> Result<(), Fault> {
-        Err(Fault { addr, len: buf.len() as u64 })
-    }
-
-    fn write(&self, addr: u64, buf: &[u8]) -> Result<(), Fault> {
-        Err(Fault { addr, len: buf.len() as u64 })
-    }
-
-    fn share(&self, _addr: u64, _len: u64, _writable: bool) -> Result<Vec<Shared>, Errno> {
-        Err(Errno::EOPNOTSUPP)
     }
 }
 

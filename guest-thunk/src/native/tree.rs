@@ -30,7 +30,8 @@ const NODE_DIRS: [&str; 4] = ["mem_banks", "caches", "io_links", "p2p_links"];
 
 /// Files and directories by their path relative to the root of the tree.
 trait Source {
-    /// Entries of a directory that are directories with a decimal number as name, in ascending order; at most `max`.
+    /// Entries of a directory that are directories with a decimal number as name, in ascending order; at most
+    /// `max`.
     fn numbered(&self, dir: &str, max: usize) -> Result<Vec<u32>, Errno>;
 
     /// The start of a file: a page and a byte, so that the parser sees that there is more.
@@ -39,12 +40,13 @@ trait Source {
 
 /// Reads the tree below `root`.
 ///
-/// Files that answer `EPERM` are [`Tree::denied`]. What vanishes while it is read, is no file (`ELOOP` for a symbolic
-/// link) or has no number is left out: the parser says what is missing. A tree whose generation changed meanwhile is read
-/// again.
+/// Files that answer `EPERM` are [`Tree::denied`]. What vanishes while it is read, is no file (`ELOOP` for a
+/// symbolic link) or has no number is left out: the parser says what is missing. A tree whose generation
+/// changed meanwhile is read again.
 ///
 /// # Errors
-/// `ENOENT` if there is no tree, `E2BIG` if it is beyond all bounds, or the error of a file that cannot be read.
+/// `ENOENT` if there is no tree, `E2BIG` if it is beyond all bounds, or the error of a file that cannot be
+/// read.
 pub(super) fn read_dir(root: &Path) -> Result<Tree, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = openat(CWD, root, flags, Mode::empty()).map_err(errno_of)?;
@@ -150,8 +152,8 @@ fn too_big() -> Errno {
     Errno::E2BIG
 }
 
-/// Errors of what is not there (any more), or is no file or directory: sysfs answers `ENODEV` for a file that was open when
-/// its node went.
+/// Errors of what is not there (any more), or is no file or directory: sysfs answers `ENODEV` for a file that
+/// was open when its node went.
 fn is_gone(errno: Errno) -> bool {
     // Not in protocol's table: no KFD answers them.
     const ENOTDIR: i32 = 20;

@@ -146,7 +146,8 @@ fn arguments_of_another_size_than_the_request_never_reach_the_kernel() {
     assert_eq!(rig.ioctl(kfd, VERSION, &mut [0; 8]), Err(Errno::ENOTTY), "the plain file's own answer");
 }
 
-// FIONBIO, FIONREAD, FS_IOC_GETFLAGS and FIGETBSZ read and write memory that the size of the request does not tell.
+// FIONBIO, FIONREAD, FS_IOC_GETFLAGS and FIGETBSZ read and write memory that the size of the request does not
+// tell.
 #[test]
 fn calls_of_the_file_system_layer_are_enotty() {
     let rig = Rig::new();
@@ -259,7 +260,7 @@ fn a_forked_child_lets_go_of_what_it_inherited_and_opens_its_own() {
 }
 
 fn paths_of(rig: &Rig) -> Paths {
-    rig.native.shared.paths.clone()
+    rig.native.device.paths.clone()
 }
 
 #[test]

@@ -3,11 +3,11 @@
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::sync::Arc;
 
-use hsakmt::native::Native;
+use hsakmt::native::{KernelReaches, Native};
 use protocol::Errno;
 use protocol::kfd::structs::UapiStruct;
 use protocol::kfd::{
-    Call, Caller, Fault, FileId, Interrupt, Ioctl, Kfd, Node, PassedFd, Process, ProcessId, Shared, UserMem,
+    Call, Caller, FileId, Interrupt, Ioctl, Kfd, Node, PassedFd, Process, ProcessId, UserMem,
 };
 
 /// What a call returned: its value, or the error.
@@ -47,7 +47,7 @@ struct Plain {
 
 impl Call for Plain {
     fn mem(&self) -> &dyn UserMem {
-        &NoMem
+        &KernelReaches
     }
 
     fn descriptor(&self, _fd: i32) -> Result<PassedFd, Errno> {
@@ -63,23 +63,6 @@ impl Call for Plain {
 
     fn interrupt(&self) -> &Interrupt {
         &self.interrupt
-    }
-}
-
-/// Native KFD does not need it.
-struct NoMem;
-
-impl UserMem for NoMem {
-    fn read(&self, addr: u64, buf: &mut [u8]) -> Result<(), Fault> {
-        Err(Fault { addr, len: buf.len() as u64 })
-    }
-
-    fn write(&self, addr: u64, buf: &[u8]) -> Result<(), Fault> {
-        Err(Fault { addr, len: buf.len() as u64 })
-    }
-
-    fn share(&self, _addr: u64, _len: u64, _writable: bool) -> Result<Vec<Shared>, Errno> {
-        Err(Errno::EOPNOTSUPP)
     }
 }
 
