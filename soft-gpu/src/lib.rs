@@ -5,7 +5,6 @@
 
 pub mod backing;
 pub mod cli;
-#[allow(dead_code, reason = "some of what the core offers is for calls that are not in yet")]
 pub mod device;
 pub mod engine;
 pub mod kernel;
@@ -15,7 +14,6 @@ pub mod loopback;
 pub mod mem;
 pub mod proc_maps;
 pub mod profile;
-#[allow(dead_code, reason = "some of what the core offers is for calls that are not in yet")]
 mod server;
 mod vm_copy;
 

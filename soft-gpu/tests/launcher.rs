@@ -72,6 +72,7 @@ fn two_hundred_threads_wait_together() {
     run("waits", &["many"], prints("wrong 0 together 1", 0));
 }
 
+/// Case F01: a child of a process that opened KFD starts from zero, and its parent goes on working.
 #[test]
 fn fifty_children_get_ebadf_on_the_inherited_file_and_open_their_own() {
     run("family", &["bomb", "50"], prints("children 50 bad 0 own 0", 0));

@@ -101,3 +101,95 @@ fn threads_keep_the_device_when_the_first_thread_has_ended() {
     let outcome = finish(command, LIMIT);
     assert_eq!(outcome.stdout, "held 0 fresh 0\n", "{outcome:?}");
 }
+
+/// Runs `strict MODE` on the software GPU and returns what it printed.
+fn strict(kernel: &str, mode: &str) -> String {
+    let outcome =
+        finish(softgpu_run(&["--kernel", kernel, program("strict").to_str().unwrap(), mode]), LIMIT);
+    assert!(outcome.status.success(), "{outcome:?}");
+    outcome.stdout
+}
+
+#[test]
+fn touching_doorbells_through_the_render_node_is_sigbus() {
+    assert_eq!(strict("6.12", "sigbus"), format!("mapped\nsignal {}\n", libc::SIGBUS));
+}
+
+#[test]
+fn memory_of_the_device_is_no_shared_virtual_memory() {
+    // svm_range_is_valid: VM_PFNMAP is EFAULT.
+    assert_eq!(strict("6.12", "svm"), "device Bad address\nown taken\n");
+}
+
+/// Case F01 too: what its parent opened is of no use to a child.
+#[test]
+fn a_childs_calls_on_its_parents_file_are_refused() {
+    // kfd_mmap of 6.12 looks for the caller's own process, that of 7.3 compares it with the opener.
+    assert_eq!(strict("6.12", "fork"), "ioctl Bad file descriptor mmap Invalid argument\n");
+    assert_eq!(strict("7.3", "fork"), "ioctl Bad file descriptor mmap Bad file descriptor\n");
+}
+
+/// Case E06: tools that read KFD's sysfs by themselves find as many GPUs as the calls have.
+#[test]
+fn e06_sysfs_and_calls_have_the_same_number_of_gpus() {
+    for (profile, gpus) in [("mi210", 1), ("two-gpu", 2), ("rx7900xtx", 1)] {
+        let script = format!(
+            "cat /sys/class/kfd/kfd/topology/nodes/*/gpu_id | grep -vcx 0; exec {} gpus",
+            program("strict").display()
+        );
+        let outcome = finish(softgpu_run(&["--profile", profile, "sh", "-c", &script]), LIMIT);
+        assert_eq!(outcome.stdout, format!("{gpus}\ngpus {gpus}\n"), "{outcome:?}");
+    }
+}
+
+/// Case E01, the server's part: a KFD that refuses the process says so when it is opened (`kfd_create_process` of Linux
+/// 7.2 and later), by whatever call and to whatever program.
+#[test]
+fn e01_without_a_gpu_linux_7_3_refuses_the_open() {
+    let outcome = |kernel: &str, script: &str| {
+        let args = ["--profile", "cpu-only", "--kernel", kernel, "--", "sh", "-c", script];
+        finish(softgpu_run(&args), LIMIT)
+    };
+    let refused = outcome("7.3", "cd /dev; exec 3<>kfd");
+    assert!(!refused.status.success(), "{refused:?}");
+    let text =
+        "test -c /dev/kfd && cat /dev/kfd; cat < /dev/null; cat /etc/hostname > /dev/null && echo others";
+    let refused = outcome("7.3", text);
+    assert!(refused.stderr.contains("/dev/kfd: Invalid argument"), "{refused:?}");
+    assert_eq!(refused.stdout, "others\n", "{refused:?}");
+    assert!(outcome("6.12", "exec 3<>/dev/kfd").status.success());
+}
+
+/// What the launcher has to say must not end it: 101 would be the status of a panic.
+#[test]
+fn a_log_that_cannot_be_written_changes_nothing() {
+    let code = |args: &[&str]| {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut command = softgpu_run(args);
+        command.env("RUST_LOG", "trace").stderr(full).stdout(Stdio::null());
+        command.status().unwrap().code()
+    };
+    assert_eq!(code(&["/no/such/program"]), Some(127));
+    assert_eq!(code(&["/etc/passwd"]), Some(126));
+    assert_eq!(code(&["--topology", "/no/such/directory", "true"]), Some(125));
+    assert_eq!(code(&["sh", "-c", "exit 9"]), Some(9));
+    assert_eq!(code(&["--no-such-option"]), Some(2));
+}
+
+/// Out of descriptors at the hard limit, the launcher cannot look at those of the program: such calls fail, and none
+/// goes to the kernel's file behind the node, which would answer `ENOTTY`.
+#[test]
+fn calls_that_the_launcher_has_no_descriptors_for_fail_and_say_so() {
+    let script =
+        format!("ulimit -n 60; exec {} run {} 50", env!("CARGO_BIN_EXE_softgpu"), program("crowd").display());
+    let mut command = Command::new("sh");
+    command.args(["-c", &script]).stdin(Stdio::null());
+    let outcome = finish(command, LIMIT);
+    assert!(outcome.stdout.contains(" other 0 bad 0 own 0\n"), "{outcome:?}");
+    let number = |word: &str| -> u32 {
+        let mut words = outcome.stdout.split_whitespace().skip_while(|other| *other != word);
+        words.nth(1).and_then(|number| number.parse().ok()).expect("a number")
+    };
+    assert!(number("ok") > 0 && number("refused") > 0, "{outcome:?}");
+    assert!(outcome.stderr.contains("no more descriptors"), "{outcome:?}");
+}

@@ -6,6 +6,7 @@ mod run;
 mod topology;
 
 use std::error::Error;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -77,8 +78,14 @@ pub fn run(cli: Cli) -> ExitCode {
     match result {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("softgpu: {error}");
+            complain(error.as_ref());
             ExitCode::FAILURE
         }
     }
+}
+
+/// Says what went wrong, if anybody can read it: a full or closed standard error must not change how the process
+/// ends, which `eprintln` would (a panic).
+fn complain(error: &dyn Error) {
+    let _ = writeln!(io::stderr(), "softgpu: {error}");
 }

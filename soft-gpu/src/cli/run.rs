@@ -12,7 +12,7 @@ use protocol::kfd::ioctl::Family;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::{MachineArgs, loopback_server};
+use super::{MachineArgs, complain, loopback_server};
 use crate::device::Config;
 use crate::launcher::{LaunchError, Options, Prepared, TraceFile, die_of};
 use crate::{Kernel, SoftGpu};
@@ -43,7 +43,7 @@ pub fn run(args: Args) -> Result<ExitCode, Box<dyn Error>> {
     match launch(args) {
         Ok(status) => Ok(end_like(status)),
         Err(error) => {
-            eprintln!("softgpu: {error}");
+            complain(error.as_ref());
             Ok(ExitCode::from(match error.downcast_ref() {
                 Some(LaunchError::Exec { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
                     NOT_FOUND
@@ -60,7 +60,13 @@ fn launch(args: Args) -> Result<ExitStatus, Box<dyn Error>> {
     let trace = args.trace.map(|path| TraceFile::create(&path, family(args.machine.kernel))).transpose()?;
     let mut command = args.command.into_iter();
     let program = command.next().unwrap_or_default();
-    let options = Options { program, args: command.collect(), env: Vec::new(), trace };
+    let options = Options {
+        program,
+        args: command.collect(),
+        env: Vec::new(),
+        trace,
+        kfd_refusal: machine.refuses_processes(),
+    };
     let prepared = Prepared::new(&machine.tree(), options)?;
     let backing = prepared.backing_files()?;
     raise_descriptor_limit();

@@ -13,6 +13,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use protocol::Errno;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify;
 use rustix::process::Pid;
@@ -98,7 +99,10 @@ impl Closes {
     fn look(&self) {
         let before = self.registry.next_tag();
         let mut alive = HashSet::new();
-        for pid in descendants(self.root) {
+        let Ok(descendants) = descendants(self.root) else {
+            return;
+        };
+        for pid in descendants {
             if self.tags_of(pid, &mut alive).is_none() {
                 log::debug!(
                     "the descriptors of process {} are not visible; nothing is closed",
@@ -116,8 +120,8 @@ impl Closes {
         let id = pid.as_raw_pid().unsigned_abs();
         let entries = match std::fs::read_dir(format!("/proc/{id}/fd")) {
             Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return None,
-            Err(_) => return Some(()),
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) => return Some(()),
+            Err(_) => return None,
         };
         for entry in entries.flatten() {
             let Some(number) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
@@ -128,8 +132,10 @@ impl Closes {
             if self.registry.nodes.by_stat(&stat).is_none() {
                 continue;
             }
-            if let Ok(Descriptor::Device(found)) = self.registry.descriptor(id, number) {
-                alive.extend(tag_of(found.fd.as_fd()));
+            match self.registry.descriptor(id, number) {
+                Ok(Descriptor::Device(found)) => alive.extend(tag_of(found.fd.as_fd())),
+                Err(Errno::ENFILE | Errno::ENOMEM) => return None,
+                Ok(Descriptor::Foreign(_)) | Err(_) => {}
             }
         }
         Some(())
@@ -141,11 +147,15 @@ fn has_ended(proc: &Proc) -> bool {
     poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
 }
 
-fn descendants(root: Pid) -> HashSet<Pid> {
+/// Every process of the run.
+///
+/// # Errors
+/// `ENFILE` or `ENOMEM` if this process is short of what it takes to look.
+fn descendants(root: Pid) -> Result<HashSet<Pid>, Errno> {
     let mut found = HashSet::new();
     let mut todo = vec![root];
     while let Some(pid) = todo.pop() {
-        todo.extend(children_of(pid).into_iter().filter(|child| found.insert(*child)));
+        todo.extend(children_of(pid)?.into_iter().filter(|child| found.insert(*child)));
     }
-    found
+    Ok(found)
 }

@@ -7,7 +7,8 @@
 //! - the `stat` family, because the files behind the nodes must look like character devices;
 //! - `mmap` of a file, shared: what a device refuses must fail, and what is not at the same offset of
 //!   the file behind the node needs help;
-//! - `execve` and `execveat`: the end of an address space as KFD sees it.
+//! - `execve` and `execveat`: the end of an address space as KFD sees it;
+//! - `open` and its kin, only where the device refuses every process: the file behind the node would open.
 
 use libc::sock_filter;
 
@@ -56,6 +57,14 @@ pub enum Syscall {
     Statx,
     /// `execve`, `execveat`.
     Exec,
+    /// `open(path, flags, mode)`.
+    Open,
+    /// `creat(path, mode)`.
+    Creat,
+    /// `openat(dirfd, path, flags, mode)`.
+    Openat,
+    /// `openat2(dirfd, path, how, size)`.
+    Openat2,
 }
 
 /// Numbers of `arch/x86/entry/syscalls/syscall_64.tbl`.
@@ -69,6 +78,10 @@ const X86_64_CALLS: &[(u32, Syscall)] = &[
     (332, Syscall::Statx),
     (59, Syscall::Exec),
     (322, Syscall::Exec),
+    (2, Syscall::Open),
+    (85, Syscall::Creat),
+    (257, Syscall::Openat),
+    (437, Syscall::Openat2),
 ];
 
 /// Numbers of `arch/x86/entry/syscalls/syscall_32.tbl`; the `stat64` generation, which every C library
@@ -83,6 +96,10 @@ const I386_CALLS: &[(u32, Syscall)] = &[
     (383, Syscall::Statx),
     (11, Syscall::Exec),
     (358, Syscall::Exec),
+    (5, Syscall::Open),
+    (8, Syscall::Creat),
+    (295, Syscall::Openat),
+    (437, Syscall::Openat2),
 ];
 
 impl Syscall {
@@ -90,6 +107,12 @@ impl Syscall {
     #[must_use]
     pub fn from_number(arch: Arch, nr: u32) -> Option<Self> {
         calls(arch).iter().find(|(number, _)| *number == nr).map(|&(_, call)| call)
+    }
+
+    /// Whether it opens a file by its path. Hot calls: they are notified only where they have to be.
+    #[must_use]
+    pub const fn is_open(self) -> bool {
+        matches!(self, Self::Open | Self::Creat | Self::Openat | Self::Openat2)
     }
 
     /// What one unit of `mmap`'s offset argument is in bytes (`mmap2` on i386 counts pages).
@@ -123,12 +146,12 @@ const JUMP_GE: u16 = 0x35; // BPF_JMP | BPF_JGE | BPF_K
 const JUMP_SET: u16 = 0x45; // BPF_JMP | BPF_JSET | BPF_K
 const RETURN: u16 = 0x06; // BPF_RET | BPF_K
 
-/// The filter program.
+/// The filter program; with `opens`, calls that open files are notified too.
 #[must_use]
-pub fn program() -> Vec<sock_filter> {
+pub fn program(opens: bool) -> Vec<sock_filter> {
     let mut out = vec![load(DATA_ARCH)];
     for (audit, arch) in [(AUDIT_ARCH_X86_64, Arch::X86_64), (AUDIT_ARCH_I386, Arch::I386)] {
-        let block = arch_block(arch);
+        let block = arch_block(arch, opens);
         // Blocks end in a return, so a mismatch jumps over the whole block; they are far below the
         // 255 instructions that a jump reaches (asserted in the tests).
         out.push(jump(JUMP_EQ, audit, 0, reach(block.len())));
@@ -138,12 +161,12 @@ pub fn program() -> Vec<sock_filter> {
     out
 }
 
-fn arch_block(arch: Arch) -> Vec<sock_filter> {
+fn arch_block(arch: Arch, opens: bool) -> Vec<sock_filter> {
     let mut out = vec![load(DATA_NR)];
     if arch == Arch::X86_64 {
         out.extend([jump(JUMP_GE, X32_SYSCALL_BIT, 0, 1), allow()]);
     }
-    for &(nr, call) in calls(arch) {
+    for &(nr, call) in calls(arch).iter().filter(|(_, call)| opens || !call.is_open()) {
         let body = match call {
             Syscall::Ioctl => ioctl_body(),
             Syscall::Mmap => mmap_body(),
@@ -212,13 +235,16 @@ mod tests {
 
     /// Runs the program as the kernel would; anything outside the six opcodes is a failure.
     fn verdict(arch: u32, nr: u32, args: [u64; 6]) -> u32 {
+        verdict_of(&program(false), arch, nr, args)
+    }
+
+    fn verdict_of(program: &[sock_filter], arch: u32, nr: u32, args: [u64; 6]) -> u32 {
         let mut data = Vec::new();
         data.extend(nr.to_le_bytes());
         data.extend(arch.to_le_bytes());
         data.extend(0u64.to_le_bytes());
         args.iter().for_each(|arg| data.extend(arg.to_le_bytes()));
 
-        let program = program();
         let (mut pc, mut a) = (0usize, 0u32);
         loop {
             let op = program[pc];
@@ -282,7 +308,9 @@ mod tests {
             for &(nr, call) in calls(arch) {
                 assert_eq!(Syscall::from_number(arch, nr), Some(call));
                 if !matches!(call, Syscall::Ioctl | Syscall::Mmap) {
-                    assert_eq!(verdict(audit, nr, [0; 6]), NOTIFY, "{call:?}");
+                    let expected = if call.is_open() { ALLOW } else { NOTIFY };
+                    assert_eq!(verdict(audit, nr, [0; 6]), expected, "{call:?}");
+                    assert_eq!(verdict_of(&program(true), audit, nr, [0; 6]), NOTIFY, "{call:?}");
                 }
             }
         }
@@ -299,8 +327,8 @@ mod tests {
 
     #[test]
     fn blocks_are_within_the_reach_of_a_jump() {
-        assert!(arch_block(Arch::X86_64).len() < 255);
-        assert!(arch_block(Arch::I386).len() < 255);
-        assert!(program().len() < 4096, "BPF_MAXINSNS");
+        assert!(arch_block(Arch::X86_64, true).len() < 255);
+        assert!(arch_block(Arch::I386, true).len() < 255);
+        assert!(program(true).len() < 4096, "BPF_MAXINSNS");
     }
 }

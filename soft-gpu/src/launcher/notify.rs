@@ -155,15 +155,16 @@ pub(super) fn io_errno(error: &io::Error) -> Errno {
 }
 
 /// Puts the filter on the calling thread and everything that it starts, and returns the listener's
-/// descriptor (close-on-exec). The thread needs `CAP_SYS_ADMIN` in its user namespace.
+/// descriptor (close-on-exec). The thread needs `CAP_SYS_ADMIN` in its user namespace. With `opens`, calls that open
+/// files are notified too.
 ///
 /// # Errors
 /// `EBUSY` if an outer filter has a listener already; `EINVAL` before Linux 5.0.
-pub fn install() -> io::Result<OwnedFd> {
+pub fn install(opens: bool) -> io::Result<OwnedFd> {
     use std::os::fd::FromRawFd;
 
     check_sizes()?;
-    let mut program = filter::program();
+    let mut program = filter::program(opens);
     let fprog = libc::sock_fprog {
         len: u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidData)?,
         filter: program.as_mut_ptr(),

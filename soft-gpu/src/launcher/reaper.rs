@@ -10,10 +10,12 @@ use std::collections::HashSet;
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
+use protocol::Errno;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, kill_process, pidfd_open, set_child_subreaper};
 
 use super::channel::{Channel, Kind};
+use super::registry::unless_short;
 use super::signals;
 use super::stage::{self, Spec};
 
@@ -103,7 +105,7 @@ fn watch(supervisor: &Channel, children: BorrowedFd<'_>, main: Pid) {
 /// process that forks faster than it is killed loses in the end: each round leaves it no parent.
 pub fn kill_descendants() {
     loop {
-        for child in children_of(rustix::process::getpid()) {
+        for child in children_of(rustix::process::getpid()).unwrap_or_default() {
             let _ = kill_process(child, Signal::KILL);
         }
         match rustix::process::wait(WaitOptions::empty()) {
@@ -115,17 +117,19 @@ pub fn kill_descendants() {
 }
 
 /// The children of a process, of all its threads.
-pub fn children_of(parent: Pid) -> HashSet<Pid> {
-    let tasks = fs::read_dir(format!("/proc/{}/task", parent.as_raw_pid()));
-    let lists =
-        tasks.into_iter().flatten().flatten().map(|task| fs::read_to_string(task.path().join("children")));
+///
+/// # Errors
+/// `ENFILE` or `ENOMEM` if this process is short of what it takes to look.
+pub fn children_of(parent: Pid) -> Result<HashSet<Pid>, Errno> {
+    let tasks = unless_short(fs::read_dir(format!("/proc/{}/task", parent.as_raw_pid())))?;
     let mut found = HashSet::new();
-    for list in lists {
+    for task in tasks.into_iter().flatten().flatten() {
         // The file is missing in kernels without CONFIG_PROC_CHILDREN.
-        let Ok(list) = list else { return children_by_stat(parent) };
+        let list = unless_short(fs::read_to_string(task.path().join("children")))?;
+        let Some(list) = list else { return Ok(children_by_stat(parent)) };
         found.extend(list.split_whitespace().filter_map(parse_pid));
     }
-    found
+    Ok(found)
 }
 
 fn children_by_stat(parent: Pid) -> HashSet<Pid> {
@@ -166,7 +170,7 @@ mod tests {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let me = rustix::process::getpid();
         let pid = Pid::from_child(&child);
-        let (listed, scanned) = (children_of(me), children_by_stat(me));
+        let (listed, scanned) = (children_of(me).unwrap(), children_by_stat(me));
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(listed.contains(&pid), "{listed:?}");

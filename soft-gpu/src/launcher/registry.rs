@@ -168,7 +168,7 @@ impl Registry {
     }
 
     fn learn(&self, tid: u32) -> Result<Arc<Proc>, Errno> {
-        let pid = thread_group(tid).ok_or(Errno::ESRCH)?;
+        let pid = thread_group(tid)?.ok_or(Errno::ESRCH)?;
         let mut procs = lock(&self.procs);
         let proc = match procs.by_pid.get(&pid) {
             Some(proc) => Arc::clone(proc),
@@ -241,7 +241,8 @@ impl Registry {
         if let Some(space) = &*space {
             return Ok(Arc::clone(space));
         }
-        let pidfd = proc.pidfd.try_clone().map_err(|_| Errno::EMFILE)?;
+        let memory = unless_short(File::open(format!("/proc/{}/mem", proc.pid)))?;
+        let pidfd = proc.pidfd.try_clone().map_err(io_error)?;
         let mem = TraceeMem::new(proc.pid, pidfd, Arc::clone(&self.parked), Arc::clone(&self.shared));
         let caller = Caller {
             id: ProcessId(self.next_space.fetch_add(1, Ordering::Relaxed)),
@@ -249,11 +250,7 @@ impl Registry {
             privileged: is_privileged(proc.pid),
             mem: Some(Arc::new(mem.clone())),
         };
-        let made = Arc::new(Space {
-            process: self.kfd.attach(caller)?,
-            mem,
-            memory: File::open(format!("/proc/{}/mem", proc.pid)).ok(),
-        });
+        let made = Arc::new(Space { process: self.kfd.attach(caller)?, mem, memory });
         *space = Some(Arc::clone(&made));
         Ok(made)
     }
@@ -268,7 +265,7 @@ impl Registry {
         if let Some(file) = tag_of(found.fd.as_fd()).and_then(|tag| files.get(&tag)) {
             return Ok(file.id);
         }
-        let space = self.space(&self.opener_of(found))?;
+        let space = self.space(&*self.opener_of(found)?)?;
         let id = space.process.open(found.node.node)?;
         let tag = self.next_tag.fetch_add(1, Ordering::Relaxed);
         seek(&found.fd, SeekFrom::Start(TAG_BASE + tag * TAG_STEP)).map_err(errno)?;
@@ -279,17 +276,17 @@ impl Registry {
     /// Who opened a file that is used for the first time: the caller, or the oldest of its ancestors that
     /// has the same open file under the same number, for then it was inherited. This process is none of
     /// them, although it holds a copy of the descriptor just now, perhaps under that number.
-    fn opener_of(&self, found: &Found<'_>) -> Arc<Proc> {
+    fn opener_of(&self, found: &Found<'_>) -> Result<Arc<Proc>, Errno> {
         let (mut opener, mut pid) = (Arc::clone(&found.proc), found.proc.pid);
         for _ in 0..ANCESTORS_MAX {
             let ours = std::process::id();
-            let Some(parent) = parent_of(pid).filter(|&parent| parent > 1 && parent != ours) else { break };
+            let Some(parent) = parent_of(pid)?.filter(|&parent| parent > 1 && parent != ours) else { break };
             pid = parent;
             if same_file(found.proc.pid, pid, found.number) {
                 opener = self.process_of(pid).unwrap_or(opener);
             }
         }
-        opener
+        Ok(opener)
     }
 
     /// Closes every open file whose tag is not among `alive`, except those newer than `before`.
@@ -347,7 +344,10 @@ fn pidfd_of_thread(tid: u32) -> Result<OwnedFd, Errno> {
     let tid = Pid::from_raw(i32::try_from(tid).map_err(|_| Errno::EBADF)?).ok_or(Errno::EBADF)?;
     // PIDFD_THREAD (Linux 6.9) has the value of O_EXCL.
     let flags = PidfdFlags::from_bits_retain(libc::PIDFD_THREAD);
-    pidfd_open(tid, flags).map_err(|_| Errno::EBADF)
+    pidfd_open(tid, flags).map_err(|error| match errno(error) {
+        short @ (Errno::ENFILE | Errno::ENOMEM) => short,
+        _ => Errno::EBADF,
+    })
 }
 
 fn is_thread_of(pid: u32, tid: u32) -> bool {
@@ -359,9 +359,10 @@ fn is_thread_of(pid: u32, tid: u32) -> bool {
 /// How far up an opener is looked for.
 const ANCESTORS_MAX: usize = 16;
 
-fn parent_of(pid: u32) -> Option<u32> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    super::reaper::parent_in_stat(&stat).map(|parent| parent.as_raw_pid().unsigned_abs())
+fn parent_of(pid: u32) -> Result<Option<u32>, Errno> {
+    let stat = unless_short(std::fs::read_to_string(format!("/proc/{pid}/stat")))?;
+    let parent = stat.as_deref().and_then(super::reaper::parent_in_stat);
+    Ok(parent.map(|parent| parent.as_raw_pid().unsigned_abs()))
 }
 
 /// Whether descriptor `fd` of both processes is the same open file description (`kcmp(2)`).
@@ -371,10 +372,11 @@ fn same_file(a: u32, b: u32, fd: i32) -> bool {
     unsafe { libc::syscall(libc::SYS_kcmp, a, b, KCMP_FILE, fd, fd) == 0 }
 }
 
-/// The process id of a thread.
-pub fn thread_group(tid: u32) -> Option<u32> {
-    let status = std::fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
-    status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
+/// The process id of a thread; `None` if there is no such thread.
+fn thread_group(tid: u32) -> Result<Option<u32>, Errno> {
+    let status = unless_short(std::fs::read_to_string(format!("/proc/{tid}/status")))?.unwrap_or_default();
+    let group = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
+    Ok(group.and_then(|group| group.trim().parse().ok()))
 }
 
 /// Inode of the initial user namespace (`PROC_USER_INIT_INO`).
@@ -395,6 +397,30 @@ fn is_privileged(pid: u32) -> bool {
     initial && effective & (CAP_SYS_ADMIN | CAP_CHECKPOINT_RESTORE) != 0
 }
 
-fn errno(error: rustix::io::Errno) -> Errno {
-    Errno::from_raw(error.raw_os_error()).unwrap_or(Errno::EIO)
+/// The error of a system call of this process on behalf of the program. Being out of descriptors is, to the program,
+/// what being out of files is: its own table has room.
+pub(super) fn errno(error: rustix::io::Errno) -> Errno {
+    match Errno::from_raw(error.raw_os_error()).unwrap_or(Errno::EIO) {
+        short @ (Errno::EMFILE | Errno::ENFILE) => {
+            log::error!("there are no more descriptors ({short}): calls of the program fail with ENFILE");
+            Errno::ENFILE
+        }
+        other => other,
+    }
+}
+
+fn io_error(error: std::io::Error) -> Errno {
+    rustix::io::Errno::from_io_error(&error).map_or(Errno::EIO, errno)
+}
+
+/// What was looked at, or `None` if it is not there or not to be seen.
+///
+/// # Errors
+/// `ENFILE` or `ENOMEM` if this process is short of what it takes to look.
+pub(super) fn unless_short<T>(result: std::io::Result<T>) -> Result<Option<T>, Errno> {
+    match result.map_err(io_error) {
+        Ok(value) => Ok(Some(value)),
+        Err(short @ (Errno::ENFILE | Errno::ENOMEM)) => Err(short),
+        Err(_) => Ok(None),
+    }
 }

@@ -32,6 +32,7 @@ pub struct Server {
     parked: Arc<Parked>,
     waits: Arc<Waits>,
     trace: Option<TraceFile>,
+    kfd_refusal: Option<Errno>,
     stop: OwnedFd,
 }
 
@@ -45,11 +46,13 @@ impl Server {
         registry: Arc<Registry>,
         parked: Arc<Parked>,
         trace: Option<TraceFile>,
+        kfd_refusal: Option<Errno>,
     ) -> io::Result<Arc<Self>> {
         let listener = Arc::new(listener);
         let waits = Arc::new(Waits::new(Arc::clone(&listener)));
         let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Arc::new(Self { listener, registry, pool: Arc::default(), parked, waits, trace, stop }))
+        let pool = Arc::default();
+        Ok(Arc::new(Self { listener, registry, pool, parked, waits, trace, kfd_refusal, stop }))
     }
 
     /// The watcher of blocking calls, to be run on a thread.
@@ -110,17 +113,27 @@ impl Server {
                 }
                 Answer::Continue
             }
+            open if open.is_open() => self.open(call),
             _ => stat::answer(&self.registry, call),
         };
         self.answer(call.id, answer);
+    }
+
+    /// The answer to a call that opens a file, where the device refuses every process.
+    fn open(&self, call: &Notification) -> Answer {
+        match (self.kfd_refusal, stat::opened_node(&self.registry, call)) {
+            (Some(errno), Ok(Some(Node::Kfd))) => Answer::Error(errno),
+            (_, Err(errno)) => answer_unseen(errno),
+            _ => Answer::Continue,
+        }
     }
 
     /// The answer to an ioctl, or `None` if another thread gives it.
     fn ioctl(self: &Arc<Self>, call: &Notification) -> Option<Answer> {
         let found = match self.registry.descriptor(call.tid, word(call.args[0]).cast_signed()) {
             Ok(Descriptor::Device(found)) => found,
-            // The kernel knows best what is wrong with it.
-            Ok(Descriptor::Foreign(_)) | Err(_) => return Some(Answer::Continue),
+            Ok(Descriptor::Foreign(_)) => return Some(Answer::Continue),
+            Err(errno) => return Some(answer_unseen(errno)),
         };
         if found.node.node == Node::Kfd && call.arch == Arch::I386 {
             // kfd_open refuses 32-bit programs; opening is not notified, so they learn it here.
@@ -169,10 +182,11 @@ impl Server {
         let interrupt = Arc::new(Interrupt::new());
         self.parked.add(tid, &interrupt);
         let job = move || {
-            if pace == Pace::Blocking {
-                server.waits.add(id, call.pid, tid, &interrupt);
-            }
-            let result = server.execute(&mut call, &interrupt);
+            let watched = match pace {
+                Pace::Blocking => server.waits.add(id, call.pid, tid, &interrupt),
+                _ => Ok(()),
+            };
+            let result = watched.and_then(|()| server.execute(&mut call, &interrupt));
             server.waits.remove(id);
             server.parked.remove(tid);
             // The process's end must not wait for this thread to be reused.
@@ -198,7 +212,8 @@ impl Server {
     fn mmap(&self, call: &Notification) -> Answer {
         let found = match self.registry.descriptor(call.tid, word(call.args[4]).cast_signed()) {
             Ok(Descriptor::Device(found)) => found,
-            Ok(Descriptor::Foreign(_)) | Err(_) => return Answer::Continue,
+            Ok(Descriptor::Foreign(_)) => return Answer::Continue,
+            Err(errno) => return answer_unseen(errno),
         };
         let offset = call.args[5].checked_mul(Syscall::offset_unit(call.arch));
         let Some(offset) = offset else { return Answer::Error(Errno::EOVERFLOW) };
@@ -222,6 +237,18 @@ impl Server {
             }
             Err(errno) => Answer::Error(errno),
         }
+    }
+}
+
+/// The answer where the descriptor of a call could not be looked at.
+///
+/// If nothing is open at the number, or the caller may not be looked at, the kernel knows best what is wrong. But
+/// where this process is short of something the descriptor may well be a device's, whose call must not go to the file
+/// behind the node.
+pub(super) fn answer_unseen(errno: Errno) -> Answer {
+    match errno {
+        Errno::ENFILE | Errno::ENOMEM => Answer::Error(errno),
+        _ => Answer::Continue,
     }
 }
 

@@ -36,6 +36,8 @@ pub struct Spec {
     pub minors: Vec<u32>,
     /// The signal mask that it starts with.
     pub mask: libc::sigset_t,
+    /// Whether the supervisor answers calls that open files.
+    pub opens: bool,
 }
 
 /// Directories to prepare things in, hidden meanwhile: the first that exists. What is prepared refers
@@ -75,7 +77,7 @@ fn prepare(spec: &Spec, supervisor: &Channel) -> Result<bool, String> {
         Some(message) if message.kind == Kind::Go => {}
         _ => return Ok(false),
     }
-    let listener = notify::install().map_err(|error| match error.raw_os_error() {
+    let listener = notify::install(spec.opens).map_err(|error| match error.raw_os_error() {
         Some(libc::EBUSY) => "cannot install the seccomp filter: another one with a listener is active \
                               (softgpu run inside softgpu run is not possible)"
             .to_owned(),

@@ -4,15 +4,18 @@
 //! character device. For paths only those are looked at that can be a device node by their last
 //! part; the rest continues at once.
 
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use protocol::Errno;
+use protocol::kfd::Node;
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Stat, StatxFlags, fstat, open, openat2, statx};
 
 use super::filter::{Arch, Syscall};
 use super::nodes::NodeFile;
 use super::notify::{Answer, Notification};
-use super::registry::{Descriptor, Registry};
+use super::registry::{Descriptor, Registry, unless_short};
+use super::server::answer_unseen;
 use crate::vm_copy;
 
 /// `PATH_MAX`.
@@ -23,7 +26,11 @@ const MODE: u32 = libc::S_IFCHR | 0o666;
 /// Answers a call of the `stat` family.
 pub fn answer(registry: &Registry, call: &Notification) -> Answer {
     let Some(target) = Target::of(call) else { return Answer::Continue };
-    let Some(node) = target.node(registry, call.tid) else { return Answer::Continue };
+    let node = match target.node(registry, call.tid) {
+        Ok(Some(node)) => node,
+        Ok(None) => return Answer::Continue,
+        Err(errno) => return answer_unseen(errno),
+    };
     let reply = match call.call {
         Syscall::Statx => statx_reply(node, call.args[2], call.args[3]),
         _ => fstat(&node.fd).ok().map(|stat| match call.arch {
@@ -36,6 +43,31 @@ pub fn answer(registry: &Registry, call: &Notification) -> Answer {
         Ok(()) => Answer::Value(0),
         Err(_) => Answer::Error(Errno::EFAULT),
     }
+}
+
+/// The device node that a call opens, if it is one; not for `O_PATH`, which leaves the device alone.
+///
+/// # Errors
+/// `ENFILE` or `ENOMEM` if this process is short of what it takes to look.
+pub fn opened_node(registry: &Registry, call: &Notification) -> Result<Option<Node>, Errno> {
+    let [a0, a1, a2, ..] = call.args;
+    let (dir, path, flags) = match call.call {
+        Syscall::Open => (libc::AT_FDCWD, a0, Some(a1)),
+        Syscall::Creat => (libc::AT_FDCWD, a0, Some(0)),
+        Syscall::Openat => (descriptor(a0), a1, Some(a2)),
+        // The flags are the first member of struct open_how.
+        Syscall::Openat2 => (descriptor(a0), a1, read_word(call.tid, a2)),
+        _ => return Ok(None),
+    };
+    let Some(flags) = flags.filter(|flags| flags & flag(libc::O_PATH) == 0) else { return Ok(None) };
+    let follow = flags & flag(libc::O_NOFOLLOW) == 0;
+    let target = Target { path: Some(path), dir, empty_is_dir: false, follow, buffer: 0 };
+    Ok(target.node(registry, call.tid)?.map(|node| node.node))
+}
+
+fn read_word(tid: u32, addr: u64) -> Option<u64> {
+    let mut bytes = [0; 8];
+    vm_copy::read(tid, addr, &mut bytes).ok().map(|()| u64::from_le_bytes(bytes))
 }
 
 /// What a call wants to know about.
@@ -73,38 +105,42 @@ impl Target {
         }
     }
 
-    fn node<'a>(&self, registry: &'a Registry, tid: u32) -> Option<&'a NodeFile> {
+    /// The node that it is about, `None` if that is something else.
+    ///
+    /// # Errors
+    /// `ENFILE` or `ENOMEM` if this process is short of what it takes to look.
+    fn node<'a>(&self, registry: &'a Registry, tid: u32) -> Result<Option<&'a NodeFile>, Errno> {
         let path = match self.path {
             None => return node_of_descriptor(registry, tid, self.dir),
-            Some(0) if self.empty_is_dir => Vec::new(),
-            Some(addr) => read_string(tid, addr, PATH_MAX)?,
+            Some(0) if self.empty_is_dir => Some(Vec::new()),
+            Some(addr) => read_string(tid, addr, PATH_MAX),
         };
+        let Some(path) = path else { return Ok(None) };
         if path.is_empty() {
-            return if self.empty_is_dir { node_of_descriptor(registry, tid, self.dir) } else { None };
+            return if self.empty_is_dir { node_of_descriptor(registry, tid, self.dir) } else { Ok(None) };
         }
         if !may_be_a_node(&path) {
-            return None;
+            return Ok(None);
         }
         if let Some(fd) = descriptor_link(&path) {
-            return if self.follow { node_of_descriptor(registry, tid, fd) } else { None };
+            return if self.follow { node_of_descriptor(registry, tid, fd) } else { Ok(None) };
         }
-        let file = self.resolve(tid, &path)?;
-        registry.nodes.by_stat(&fstat(&file).ok()?)
+        let Some(file) = unless_short(self.resolve(tid, &path))? else { return Ok(None) };
+        Ok(fstat(&file).ok().and_then(|stat| registry.nodes.by_stat(&stat)))
     }
 
     /// Opens the path as the thread would, without opening what it leads to.
-    fn resolve(&self, tid: u32, path: &[u8]) -> Option<OwnedFd> {
+    fn resolve(&self, tid: u32, path: &[u8]) -> io::Result<OwnedFd> {
         let nofollow = if self.follow { OFlags::empty() } else { OFlags::NOFOLLOW };
         let flags = OFlags::PATH | OFlags::CLOEXEC | nofollow;
-        let start = |what: &str| {
-            open(format!("/proc/{tid}/{what}"), OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()
-        };
+        let start =
+            |what: &str| open(format!("/proc/{tid}/{what}"), OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
         if path.starts_with(b"/") {
-            return openat2(start("root")?, path, flags, Mode::empty(), ResolveFlags::IN_ROOT).ok();
+            return Ok(openat2(start("root")?, path, flags, Mode::empty(), ResolveFlags::IN_ROOT)?);
         }
         let dir =
             if self.dir == libc::AT_FDCWD { start("cwd")? } else { start(&format!("fd/{}", self.dir))? };
-        openat2(dir, path, flags, Mode::empty(), ResolveFlags::empty()).ok()
+        Ok(openat2(dir, path, flags, Mode::empty(), ResolveFlags::empty())?)
     }
 }
 
@@ -128,10 +164,11 @@ fn read_string(tid: u32, addr: u64, limit: usize) -> Option<Vec<u8>> {
     None
 }
 
-fn node_of_descriptor(registry: &Registry, tid: u32, fd: i32) -> Option<&NodeFile> {
+fn node_of_descriptor(registry: &Registry, tid: u32, fd: i32) -> Result<Option<&NodeFile>, Errno> {
     match registry.descriptor(tid, fd) {
-        Ok(Descriptor::Device(found)) => Some(found.node),
-        _ => None,
+        Ok(Descriptor::Device(found)) => Ok(Some(found.node)),
+        Err(short @ (Errno::ENFILE | Errno::ENOMEM)) => Err(short),
+        Ok(Descriptor::Foreign(_)) | Err(_) => Ok(None),
     }
 }
 

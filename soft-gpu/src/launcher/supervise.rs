@@ -8,6 +8,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::sync::Arc;
 
+use protocol::Errno;
 use protocol::kfd::Kfd;
 use protocol::kfd::topology::Tree;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -38,6 +39,9 @@ pub struct Options {
     pub env: Vec<(OsString, OsString)>,
     /// Where every call to the device is written to.
     pub trace: Option<TraceFile>,
+    /// What the open of `/dev/kfd` answers, where the device takes no process at all. Elsewhere the first call on the
+    /// file makes the process known to it.
+    pub kfd_refusal: Option<Errno>,
 }
 
 /// Why a program could not be run.
@@ -79,6 +83,7 @@ fn system(what: &'static str) -> impl Fn(io::Error) -> LaunchError {
 pub struct Prepared {
     program: OsString,
     trace: Option<TraceFile>,
+    kfd_refusal: Option<Errno>,
     reaper: Reaper,
     stage: Channel,
     files: BackingFiles,
@@ -120,7 +125,8 @@ impl Prepared {
         let mut fds = staged.fds.into_iter();
         let kfd = fds.next().ok_or_else(|| LaunchError::Stage("the device files are missing".to_owned()))?;
         let files = BackingFiles { kfd, render: minors.into_iter().zip(fds).collect() };
-        Ok(Self { program: options.program, trace: options.trace, reaper, stage, files, mask })
+        let Options { program, trace, kfd_refusal, .. } = options;
+        Ok(Self { program, trace, kfd_refusal, reaper, stage, files, mask })
     }
 
     /// Duplicates of the files behind the device nodes, for whoever makes the [`Kfd`].
@@ -162,7 +168,8 @@ impl Prepared {
         let parked = Arc::new(Parked::default());
         let registry = Arc::new(Registry::new(kfd, nodes, Arc::<Parked>::clone(&parked)));
         let closes = Closes::new(Arc::clone(&registry), self.reaper.pid);
-        let server = Server::new(Listener::new(listener), registry, parked, self.trace.take());
+        let listener = Listener::new(listener);
+        let server = Server::new(listener, registry, parked, self.trace.take(), self.kfd_refusal);
         let server = server.map_err(system("make an event descriptor"))?;
         start_threads(closes.map_err(system("watch the device files"))?, &server)?;
         let result = self.supervise(&main);
@@ -306,5 +313,6 @@ fn spec(tree: &Tree, options: &Options, minors: Vec<u32>, mask: libc::sigset_t) 
             text(&name)
         })
         .collect::<Result<_, _>>()?;
-    Ok(Spec { program, argv, envp, view: sysview::view(tree, modules.as_deref()), minors, mask })
+    let (view, opens) = (sysview::view(tree, modules.as_deref()), options.kfd_refusal.is_some());
+    Ok(Spec { program, argv, envp, view, minors, mask, opens })
 }

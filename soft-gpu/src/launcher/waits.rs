@@ -21,10 +21,11 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::time::{Duration, Instant};
 
+use protocol::Errno;
 use protocol::kfd::Interrupt;
 
 use super::notify::Listener;
-use super::registry::lock;
+use super::registry::{lock, unless_short};
 use super::tracee::flag_to_return;
 
 /// A blocking call.
@@ -63,13 +64,16 @@ impl Waits {
     }
 
     /// Starts watching call `id` of thread `tid` of process `pid`.
-    pub fn add(&self, id: u64, pid: u32, tid: u32, interrupt: &Arc<Interrupt>) {
-        let open = |path: String| File::open(path).ok();
+    ///
+    /// # Errors
+    /// `ENFILE` if this process is out of descriptors: the call could not be interrupted.
+    pub fn add(&self, id: u64, pid: u32, tid: u32, interrupt: &Arc<Interrupt>) -> Result<(), Errno> {
+        let open = |path: String| unless_short(File::open(path));
         let now = Instant::now();
         let wait = Wait {
             interrupt: Arc::downgrade(interrupt),
-            status: open(format!("/proc/{pid}/task/{tid}/status")),
-            leader: if pid == tid { None } else { open(format!("/proc/{pid}/status")) },
+            status: open(format!("/proc/{pid}/task/{tid}/status"))?,
+            leader: if pid == tid { None } else { open(format!("/proc/{pid}/status"))? },
             tid,
             first: pid == tid,
             shared_seen: 0,
@@ -80,6 +84,7 @@ impl Waits {
         };
         lock(&self.waits).insert(id, wait);
         self.added.notify_one();
+        Ok(())
     }
 
     /// Stops watching call `id`.

@@ -171,14 +171,6 @@ impl GpuVm {
         self.access().find(va).map(|(start, mapping)| mapping.describe(start))
     }
 
-    /// The mapping that contains `va`, and its memory.
-    #[must_use]
-    pub fn lookup_mem(&self, va: u64) -> Option<(Mapped, HostMem)> {
-        let tables = self.access();
-        let (start, mapping) = tables.find(va)?;
-        Some((mapping.describe(start), mapping.mem.clone()))
-    }
-
     /// Every mapping that meets `[va, va + len)`, in order of address.
     #[must_use]
     pub fn lookup_range(&self, va: u64, len: u64) -> Vec<Mapped> {

@@ -11,6 +11,7 @@ mod node;
 use std::fmt;
 use std::str::FromStr;
 
+use protocol::Errno;
 use protocol::kfd::topology::{Layout, Topology, Tree};
 
 use crate::Kernel;
@@ -56,6 +57,13 @@ impl Machine {
     #[must_use]
     pub fn render_minors(&self) -> Vec<u32> {
         self.gpus.iter().map(|gpu| gpu.render_minor).collect()
+    }
+
+    /// What the open of `/dev/kfd` answers every process, where its kernel takes none: Linux 7.2 and later do so
+    /// where there is no GPU (`kfd_create_process`).
+    #[must_use]
+    pub fn refuses_processes(&self) -> Option<Errno> {
+        (self.gpus.is_empty() && self.kernel == Kernel::Linux7_3).then_some(Errno::EINVAL)
     }
 
     /// Bytes of memory of the nodes with CPU cores.

@@ -4,7 +4,7 @@ use protocol::Errno;
 use protocol::kfd::constants::{MMAP_TYPE_MASK, MmapOffset, MmapType};
 use protocol::kfd::ioctl::{Family, Ioctl};
 use protocol::kfd::structs::UapiStruct;
-use protocol::kfd::{Call, Caller, FileId, Mapping};
+use protocol::kfd::{Call, Caller, Mapping};
 
 use super::process::ProcessState;
 use super::{debug, events, memory, misc, queues, smi};
@@ -15,8 +15,6 @@ use crate::kernel::Kernel;
 pub(crate) struct Cx<'a> {
     /// The process that calls.
     pub(crate) process: &'a std::sync::Arc<ProcessState>,
-    /// The `/dev/kfd` file that it calls on.
-    pub(crate) file: FileId,
     /// Its memory and descriptors during this call.
     pub(crate) call: &'a dyn Call,
 }

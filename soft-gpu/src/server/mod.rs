@@ -18,4 +18,6 @@ pub(crate) mod rig;
 mod sleep;
 pub(crate) mod smi;
 #[cfg(test)]
+mod strictness;
+#[cfg(test)]
 mod tests;

@@ -146,10 +146,10 @@ impl Client {
         Self { device, caller, kfd: OnceLock::new() }
     }
 
-    /// `kfd_open`. Linux 7.2 and later refuse a process when there is no GPU (`kfd_create_process`).
+    /// `kfd_open`.
     fn open_kfd(&self) -> Result<OpenFile, Errno> {
-        if self.device.gpus.is_empty() && self.device.kernel == Kernel::Linux7_3 {
-            return Err(Errno::EINVAL);
+        if let Some(errno) = self.device.machine.refuses_processes() {
+            return Err(errno);
         }
         self.kfd.get_or_init(|| {
             let process = Arc::new(ProcessState::new(Arc::clone(&self.device), self.caller.clone()));
@@ -214,7 +214,7 @@ impl Process for Client {
                 let process = self.own_process(opener)?;
                 let ioctl = dispatch::select(&self.device, request_nr(request))?;
                 process.queues.wake();
-                dispatch::run(&Cx { process, file, call }, ioctl, args)
+                dispatch::run(&Cx { process, call }, ioctl, args)
             }
             OpenFile::Render(file) => drm::ioctl(&self.device, &file, request, args, call),
         }

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use proptest::prelude::{ProptestConfig, any, prop_assert, proptest};
 use protocol::Errno;
 use protocol::drm::DrmIoctl;
-use protocol::kfd::args::GetVersionArgs;
+use protocol::kfd::args::{CreateEventArgs, DestroyEventArgs, GetVersionArgs};
 use protocol::kfd::constants::MmapType;
 use protocol::kfd::ioctl::Ioctl;
 use protocol::kfd::{Call, Fault, FileId, Interrupt, Kfd, Node, PassedFd, Shared, Transfer, UserMem};
@@ -74,6 +74,105 @@ fn each_kernel_has_its_version() {
         assert_eq!(program.ioctl(Ioctl::GetVersion, &mut args), Ok(0));
         assert_eq!((args.major_version, args.minor_version), (1, minor));
     }
+}
+
+/// Case E04: user library and kernel speak different revisions of the interface. The server's part: the version is
+/// the kernel's own, calls of later kernels are `ENOTTY`, and requests whose struct is an older or a newer one than the
+/// kernel's are taken as `kfd_ioctl` takes them: what is missing reads as zero, what is more is left alone.
+#[test]
+fn e04_other_revisions_of_the_interface_are_met_as_the_kernel_meets_them() {
+    for (kernel, version, later) in [
+        (Kernel::Linux6_12, (1, 17), [0x27, 0x28, 0x80]),
+        (Kernel::Linux7_3, (1, 23), [0x29, 0x2a, 0x80]),
+        (Kernel::Rocm, (1, 19), [0x28, 0x82, 0x88]),
+    ] {
+        let program = Program::start(&machine(Profile::Mi210, kernel));
+        let mut args = GetVersionArgs::default();
+        assert_eq!(program.ioctl(Ioctl::GetVersion, &mut args), Ok(0));
+        assert_eq!((args.major_version, args.minor_version), version);
+        for nr in later {
+            let mut args = [0; 64];
+            let request = 0xc040_4b00 | nr;
+            let answer = program.process.ioctl(program.kfd, request, &mut args, &LocalCall::new());
+            assert_eq!(answer, Err(Errno::ENOTTY), "{nr:#x} on {kernel}");
+        }
+    }
+}
+
+/// Case E04: the same call with structs of other sizes.
+#[test]
+fn e04_a_struct_of_another_size_is_extended_with_zeros_or_cut() {
+    let gpu = machine(Profile::Mi210, Kernel::Linux6_12);
+    let program = Program::start(&gpu);
+    let call = LocalCall::new();
+    let sized = |ioctl: Ioctl, bytes: &mut [u8]| {
+        let size = u32::try_from(bytes.len()).expect("small");
+        let request = ioctl.request() & !(0x3fff << 16) | size << 16;
+        program.process.ioctl(program.kfd, request, bytes, &call)
+    };
+    // CREATE_EVENT, 32 bytes in both directions: event_type is at 12, event_id at 24.
+    let mut newer = [0xee; 40];
+    newer[..32].fill(0);
+    newer[12] = 3; // KFD_IOC_EVENT_HW_EXCEPTION: has no page.
+    assert_eq!(sized(Ioctl::CreateEvent, &mut newer), Ok(0));
+    assert_eq!(&newer[32..], [0xee; 8], "what the kernel does not know comes back as it was");
+    // DESTROY_EVENT with an empty struct: id 0, which no event has.
+    assert_eq!(sized(Ioctl::DestroyEvent, &mut []), Err(Errno::EINVAL));
+    // With the id only, as before the struct had padding.
+    let mut id = [newer[24], newer[25], newer[26], newer[27]];
+    assert_ne!(id, [0; 4]);
+    assert_eq!(sized(Ioctl::DestroyEvent, &mut id), Ok(0));
+    assert_eq!(sized(Ioctl::DestroyEvent, &mut id), Err(Errno::EINVAL), "it was that event");
+    // SET_MEMORY_POLICY cut before its GPU: GPU 0, which is none.
+    assert_eq!(sized(Ioctl::SetMemoryPolicy, &mut [0; 8]), Err(Errno::EINVAL));
+}
+
+/// Case E10, the server's part: CREATE_PROCESS (secondary contexts) fails by name on every kernel, and no descriptor
+/// stays.
+#[test]
+fn e10_a_secondary_context_is_refused_and_leaves_no_file() {
+    for (kernel, ioctl, errno) in [
+        (Kernel::Linux6_12, Ioctl::CreateProcess, Errno::ENOTTY),
+        (Kernel::Linux7_3, Ioctl::CreateProcess, Errno::EINVAL),
+        (Kernel::Rocm, Ioctl::RocmCreateProcess, Errno::EINVAL),
+    ] {
+        let gpu = machine(Profile::Mi210, kernel);
+        let program = Program::start(&gpu);
+        let mut args = [0; 64];
+        let args = &mut args[..ioctl.decl().args.size];
+        let answer = program.process.ioctl(program.kfd, ioctl.request(), args, &LocalCall::new());
+        assert_eq!(answer, Err(errno), "{kernel}");
+        assert_eq!((gpu.device().files.len(), gpu.processes().len()), (1, 1));
+    }
+}
+
+/// Case M25, the server's part: no call that fails keeps anything locked.
+#[test]
+fn m25_after_each_failed_call_the_next_one_works() {
+    let (done, watched) = std::sync::mpsc::channel();
+    let calls = std::thread::spawn(move || {
+        let gpu = machine(Profile::Mi210, Kernel::Rocm);
+        let program = Program::start(&gpu);
+        let mut failed = 0;
+        for nr in 0..256 {
+            let call = LocalCall::new();
+            call.interrupt().fire();
+            let mut args = [0xff; 128];
+            let request = 0xc080_4b00 | nr;
+            failed += u32::from(program.process.ioctl(program.kfd, request, &mut args, &call).is_err());
+            let mut event = CreateEventArgs::default();
+            assert_eq!(program.ioctl(Ioctl::CreateEvent, &mut event), Ok(0), "after {nr:#x}");
+            let mut event = DestroyEventArgs { event_id: event.event_id, pad: 0 };
+            assert_eq!(program.ioctl(Ioctl::DestroyEvent, &mut event), Ok(0), "after {nr:#x}");
+            done.send(nr).expect("somebody watches");
+        }
+        assert!(failed > 240, "{failed}");
+    });
+    for nr in 0..256 {
+        let next = watched.recv_timeout(std::time::Duration::from_secs(20));
+        assert_eq!(next, Ok(nr), "a call hangs after {nr:#x} failed, or did not work");
+    }
+    calls.join().expect("every call after a failed one worked");
 }
 
 #[test]

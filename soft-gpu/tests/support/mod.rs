@@ -6,7 +6,7 @@
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -157,7 +157,7 @@ pub fn supervise_if_asked() {
     let mut words = command.to_str().unwrap().split('\u{1f}').map(OsString::from);
     let program = words.next().unwrap();
     let env = vec![(OsString::from(SUPERVISE), OsString::new())];
-    let options = Options { program, args: words.collect(), env, trace: None };
+    let options = Options { program, args: words.collect(), env, trace: None, kfd_refusal: None };
     match supervise(options) {
         Ok(status) => end_like(status),
         Err(error) => {
@@ -281,19 +281,26 @@ pub fn wait_for(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
 
 /// Compiles `tests/programs/NAME.c` as a static program, once per test process.
 pub fn program(name: &str) -> PathBuf {
-    static BUILD: Mutex<()> = Mutex::new(());
-    let _guard = BUILD.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    static BUILT: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let mut built = BUILT.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/programs/{name}.c"));
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("programs-{}", std::process::id()));
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("programs");
     let binary = dir.join(name);
-    if !binary.exists() {
-        std::fs::create_dir_all(&dir).unwrap();
-        let status = Command::new("cc")
-            .args(["-O1", "-Wall", "-Werror", "-static", "-pthread", "-o"])
-            .args([&binary, &source])
-            .status()
-            .expect("the tests need a C compiler");
-        assert!(status.success(), "cannot compile {}", source.display());
+    if built.contains(name) {
+        return binary;
     }
+    std::fs::create_dir_all(&dir).unwrap();
+    // Under a name of its own, then renamed: other test processes may be running the program. No descriptor of it is
+    // kept, with which it could not be executed.
+    let unfinished = tempfile::Builder::new().prefix(name).tempfile_in(&dir).unwrap().into_temp_path();
+    let status = Command::new("cc")
+        .args(["-O1", "-Wall", "-Werror", "-static", "-pthread", "-o"])
+        .args([&*unfinished, &source])
+        .status()
+        .expect("the tests need a C compiler");
+    assert!(status.success(), "cannot compile {}", source.display());
+    std::fs::set_permissions(&unfinished, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    unfinished.persist(&binary).unwrap();
+    built.insert(name.to_owned());
     binary
 }

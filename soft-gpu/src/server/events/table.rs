@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use protocol::Errno;
 use protocol::kfd::Mapping;
 use protocol::kfd::constants::{EventType, MmapType, SIGNAL_EVENT_LIMIT};
-use protocol::kfd::types::{HsaHwExceptionData, HsaMemoryExceptionData, MemoryExceptionFailure};
+use protocol::kfd::types::{HsaMemoryExceptionData, MemoryExceptionFailure};
 
 use super::ids::Ids;
 use super::page::{PAGE_BYTES, SignalPage};
@@ -55,7 +55,6 @@ pub(super) struct Event {
     pub(super) age: u64,
     pub(super) waiters: Vec<Registration>,
     pub(super) memory: HsaMemoryExceptionData,
-    pub(super) hw: HsaHwExceptionData,
 }
 
 /// A wait that names this event.
@@ -90,7 +89,6 @@ impl Event {
             age: 1,
             waiters: Vec::new(),
             memory: HsaMemoryExceptionData::default(),
-            hw: HsaHwExceptionData::default(),
         }
     }
 
@@ -288,15 +286,6 @@ impl Events {
         let mut table = self.lock();
         for event in table.others_of(EventType::MEMORY) {
             event.memory = data;
-            event.set();
-        }
-    }
-
-    /// Part of `kfd_signal_reset_event`: a GPU was reset, or a queue had to be.
-    pub(crate) fn hw_exception(&self, data: HsaHwExceptionData) {
-        let mut table = self.lock();
-        for event in table.others_of(EventType::HW_EXCEPTION) {
-            event.hw = data;
             event.set();
         }
     }

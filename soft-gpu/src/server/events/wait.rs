@@ -281,7 +281,6 @@ impl Table {
             }
             let bytes = match event.kind {
                 EventType::MEMORY => event.memory.as_bytes().to_vec(),
-                EventType::HW_EXCEPTION => event.hw.as_bytes().to_vec(),
                 EventType::SIGNAL if wanted.age != 0 => event.age.to_le_bytes().to_vec(),
                 _ => continue,
             };

@@ -32,7 +32,6 @@ pub(super) use dmabuf::{export_dmabuf, get_dmabuf_info, import_dmabuf};
 pub(super) use ipc::{ipc_export, ipc_import};
 pub(super) use map::{map_memory, unmap_memory};
 pub(crate) use mmap::{mmio_at, mmio_mapping, render_mmap};
-#[allow(unused_imports, reason = "queues use it")]
 pub(crate) use queue_buffer::QueueBuffer;
 use slab::Slab;
 pub(super) use svm::svm;
@@ -92,8 +91,6 @@ struct ProcessGpu {
     /// The render node file whose page tables are used, once ACQUIRE_VM named it.
     drm: Option<Arc<DrmFile>>,
     buffers: Slab<Buffer>,
-    /// Where queues of this process have their scratch memory (`sh_hidden_private_base`).
-    scratch: u64,
 }
 
 /// A buffer of a process (`struct kgd_mem`).
@@ -146,7 +143,7 @@ impl Memory {
         let gpus: Vec<ProcessGpu> = device
             .gpus
             .iter()
-            .map(|gpu| ProcessGpu { gpu: Arc::clone(gpu), drm: None, buffers: Slab::default(), scratch: 0 })
+            .map(|gpu| ProcessGpu { gpu: Arc::clone(gpu), drm: None, buffers: Slab::default() })
             .collect();
         let doorbells = gpus.iter().map(|_| OnceLock::new()).collect();
         let state = State { gpus, event_page: None, svm: svm::Ranges::default() };
@@ -165,13 +162,6 @@ impl Memory {
         let state = self.lock();
         let index = state.gpu_index(gpu_id)?;
         Ok(Arc::clone(&state.bound(index)?.vm))
-    }
-
-    /// Where queues of this process have their scratch memory on a GPU (SET_SCRATCH_BACKING_VA).
-    pub(crate) fn scratch_backing(&self, gpu_id: u32) -> Option<u64> {
-        let state = self.lock();
-        let index = state.gpu_index(gpu_id).ok()?;
-        state.gpus.get(index).map(|gpu| gpu.scratch)
     }
 
     /// The doorbells of this process on a GPU (`kfd_get_process_doorbells`): 1,024 of them, none rung, in the

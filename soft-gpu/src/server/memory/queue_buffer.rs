@@ -8,17 +8,11 @@ use protocol::Errno;
 
 use super::bo::BoKind;
 use super::{Memory, State, split_handle};
-use crate::mem::{HostMem, MappingOwner, PAGE_SIZE};
+use crate::mem::{MappingOwner, PAGE_SIZE};
 
 /// A buffer in use by a queue. While it lives the buffer cannot be unmapped from this GPU (`EBUSY`).
 #[derive(Debug)]
 pub(crate) struct QueueBuffer {
-    /// First GPU virtual address of the mapping.
-    pub(crate) va: u64,
-    /// Length of the mapping in bytes.
-    pub(crate) len: u64,
-    /// The memory; `None` for shared virtual memory, which may be in several pieces.
-    pub(crate) mem: Option<HostMem>,
     /// What it is, and whose GPU's; `None` for shared virtual memory.
     owner: Option<(BoKind, u32)>,
     refs: Option<Arc<AtomicU32>>,
@@ -70,7 +64,7 @@ impl Memory {
         let gpu = state.gpu_index(gpu_id)?;
         match state.queue_buffer(gpu, va, size) {
             Err(Errno::EINVAL) if state.svm.always_mapped(gpu, va / PAGE_SIZE, size / PAGE_SIZE) => {
-                Ok(QueueBuffer { va, len: size, mem: None, owner: None, refs: None })
+                Ok(QueueBuffer { owner: None, refs: None })
             }
             other => other,
         }
@@ -80,7 +74,7 @@ impl Memory {
 impl State {
     fn queue_buffer(&self, gpu: usize, va: u64, size: u64) -> Result<QueueBuffer, Errno> {
         let vm = &self.bound(gpu)?.vm;
-        let (mapping, mem) = vm.lookup_mem(va).ok_or(Errno::EINVAL)?;
+        let mapping = vm.lookup(va).ok_or(Errno::EINVAL)?;
         let (page, size) = (va & !(PAGE_SIZE - 1), size & !(PAGE_SIZE - 1));
         if mapping.va != page || (size != 0 && mapping.len != size) {
             return Err(Errno::EINVAL);
@@ -102,6 +96,6 @@ impl State {
         if let Some(refs) = &refs {
             refs.fetch_add(1, Ordering::Acquire);
         }
-        Ok(QueueBuffer { va: mapping.va, len: mapping.len, mem: Some(mem), owner, refs })
+        Ok(QueueBuffer { owner, refs })
     }
 }

@@ -111,13 +111,10 @@ pub(crate) fn set_memory_policy(cx: &Cx<'_>, args: &mut SetMemoryPolicyArgs) -> 
     state.bound(index).map(|_| ()).map_err(|_| Errno::ESRCH)
 }
 
-/// `kfd_ioctl_set_scratch_backing_va`.
+/// `kfd_ioctl_set_scratch_backing_va`. The address reaches the hardware only where the driver schedules queues
+/// itself (`KFD_SCHED_POLICY_NO_HWS`); from gfx9 on the program tells it the waves.
 pub(crate) fn set_scratch_backing_va(cx: &Cx<'_>, args: &mut SetScratchBackingVaArgs) -> Result<(), Errno> {
-    let mut state = cx.process.memory.lock();
+    let state = cx.process.memory.lock();
     let index = state.gpu_index(args.gpu_id)?;
-    state.bound(index)?;
-    if let Some(gpu) = state.gpus.get_mut(index) {
-        gpu.scratch = args.va_addr;
-    }
-    Ok(())
+    state.bound(index).map(drop)
 }

@@ -9,7 +9,8 @@
 //! - With XNACK on, ranges are mapped when they are set and not at the first fault. Memory that no call named is not
 //!   mapped, so that an access faults.
 //! - A range of which the program may write a part only is read-only for GPUs as a whole.
-//! - The program's mappings are probed with reads, so memory without any access rights counts as not mapped.
+//! - The program's mappings are probed with reads, so memory without any access rights counts as not mapped, and
+//!   this device's own memory is refused (`EFAULT`) only when a GPU is to have access to it.
 
 mod attrs;
 mod map;

@@ -100,6 +100,14 @@ fn s06_absurd_userptr_ranges_are_refused() {
 }
 
 #[test]
+fn userptr_with_mmap_offset_0_is_einval() {
+    // amdgpu_amdkfd_gpuvm_alloc_memory_of_gpu: `if (!offset || !*offset) return -EINVAL`.
+    let machine = Machine::new(Profile::Mi210);
+    let program = machine.running(1);
+    assert_eq!(program.alloc_userptr(VA, 4096, 0).err(), Some(Errno::EINVAL));
+}
+
+#[test]
 fn userptr_of_memory_that_the_program_cannot_write_is_eperm() {
     // init_user_pages registers all memory for writing; hmm_vma_fault answers EPERM for a read-only mapping.
     let machine = Machine::new(Profile::Mi210);

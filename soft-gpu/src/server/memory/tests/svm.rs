@@ -84,6 +84,19 @@ fn without_shared_virtual_memory_the_call_is_eperm() {
 }
 
 #[test]
+fn each_profile_with_a_gpu_has_shared_virtual_memory_and_the_one_without_has_not() {
+    // kgd2kfd_device_init: svm_range_set_max_pages and KFD_IS_SVM_API_SUPPORTED for gfx9 and later.
+    for profile in Profile::ALL {
+        let machine = Machine::new(profile);
+        let program = machine.running(1);
+        let pages = Pages::new(1);
+        let expected = if profile == Profile::CpuOnly { Err(Errno::EPERM) } else { Ok(()) };
+        assert_eq!(program.svm(GET, pages.addr(), 4096, &mut []), expected, "{profile}");
+        assert_eq!(machine.device().has_svm(), expected.is_ok(), "{profile}");
+    }
+}
+
+#[test]
 fn attributes_are_checked_before_the_range() {
     let machine = Machine::new(Profile::Mi210);
     let program = machine.process(1);

@@ -107,6 +107,26 @@ fn buffers_are_exactly_one_mapping() {
 }
 
 #[test]
+fn the_control_stack_is_exactly_the_nodes_and_the_save_area_at_least() {
+    // kfd_queue_acquire_buffers: `ctl_stack_size != topo_dev->node_props.ctl_stack_size`,
+    // `ctx_save_restore_area_size < topo_dev->node_props.cwsr_size`.
+    let rig = Rig::new(Profile::Mi210);
+    let good = rig.compute(QueueType::COMPUTE_AQL, 4096).args;
+    let sizes = rig.spec().queue_sizes;
+    for (change, errno) in [(-4096, Some(Errno::EINVAL)), (4096, Some(Errno::EINVAL)), (0, None)] {
+        let ctl_stack_size = sizes.ctl_stack.saturating_add_signed(change);
+        assert_eq!(rig.create(&CreateQueueArgs { ctl_stack_size, ..good }).err(), errno, "{change}");
+    }
+    // A larger save area, in a mapping that is as large.
+    let larger = sizes.cwsr + 8192;
+    let area = rig.gtt(u64::from(larger + sizes.debug_memory).next_multiple_of(4096));
+    let args = CreateQueueArgs { ctx_save_restore_address: area.va, ctx_save_restore_size: larger, ..good };
+    assert!(rig.create(&args).is_ok());
+    let args = CreateQueueArgs { ctx_save_restore_size: sizes.cwsr - 4096, ..args };
+    assert_eq!(rig.create(&args).err(), Some(Errno::EINVAL));
+}
+
+#[test]
 fn a_slab_is_no_queue_buffer() {
     let rig = Rig::new(Profile::Mi210);
     let mut args = rig.compute(QueueType::COMPUTE_AQL, 4096).args;

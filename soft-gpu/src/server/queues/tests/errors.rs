@@ -4,12 +4,13 @@ use std::sync::atomic::Ordering;
 
 use protocol::kfd::Ioctl;
 use protocol::kfd::args::{CreateEventArgs, RuntimeEnableArgs, WaitEventsArgs};
-use protocol::kfd::constants::{EventType, QueueType};
+use protocol::kfd::constants::{AllocFlags, EventType, QueueType};
 use protocol::kfd::types::{EventData, HsaMemoryExceptionData};
 use zerocopy::{FromBytes, FromZeros};
 
-use super::{Rig, fence, wait};
+use super::{RW, Rig, fence, wait};
 use crate::profile::Profile;
+use crate::server::memory::tests::Pages;
 
 fn event(rig: &Rig, event_type: EventType) -> CreateEventArgs {
     let mut args = CreateEventArgs { event_type: event_type.0, ..Default::default() };
@@ -52,6 +53,37 @@ fn a_kernel_dispatch_reaches_the_error_word_of_the_save_area_and_its_event() {
     wait_for(&rig, error_event.event_id);
     // EC_QUEUE_PACKET_DISPATCH_CODE_INVALID is 18; ROCr's AqlQueue::ExceptionHandler tests bit code - 1.
     assert_eq!(word.load(Ordering::Acquire), 1 << 17);
+}
+
+/// The kernel takes the save area's address, and that of the error word in its header, as addresses of the program
+/// (`send_exception_work_handler`: `get_user`, `put_user`). Here the program has other memory at the save area's
+/// address than the GPU: what counts is the program's.
+#[test]
+fn the_save_area_is_read_at_the_programs_address_and_not_the_gpus() {
+    let rig = Rig::new(Profile::Mi210);
+    let error_event = event(&rig, EventType::SIGNAL);
+    let mut runtime = RuntimeEnableArgs { mode_mask: 1, ..Default::default() };
+    rig.program.ioctl(Ioctl::RuntimeEnable, &mut runtime).expect("no queue yet");
+    let mut queue = rig.compute(QueueType::COMPUTE_AQL, 4096);
+    // The same size again, on the GPU at an address where the program has pages of its own.
+    let size = queue.save_area.mem.len() as u64;
+    let pages = Pages::new(usize::try_from(size / 4096).expect("small"));
+    let alias = rig.program.alloc(pages.addr(), size, AllocFlags::GTT | RW).expect("alloc");
+    rig.program.map(alias.handle, &[rig.program.gpu()]).expect("map");
+    queue.args.ctx_save_restore_address = pages.addr();
+    let words = [0, 8].map(|_| Box::new(std::sync::atomic::AtomicU64::new(0)));
+    let [on_gpu, in_program] = [0, 1].map(|n| std::ptr::from_ref(&*words[n]).expose_provenance() as u64);
+    let vm = rig.machine.device().processes()[0].memory.vm(rig.program.gpu()).expect("acquired");
+    vm.write_u64(pages.addr() + 24, on_gpu).expect("mapped");
+    vm.write_u64(pages.addr() + 32, u64::from(error_event.event_id)).expect("mapped");
+    pages.atomic(24).store(in_program, Ordering::Relaxed);
+    pages.atomic(32).store(u64::from(error_event.event_id), Ordering::Relaxed);
+    let created = rig.create(&queue.args).expect("create");
+    queue.ring.words(0, &[2]);
+    rig.ring(&created, 0);
+    wait_for(&rig, error_event.event_id);
+    let values = [0, 1].map(|n| words[n].load(Ordering::Acquire));
+    assert_eq!(values, [0, 1 << 17], "EC_QUEUE_PACKET_DISPATCH_CODE_INVALID");
 }
 
 #[test]
