@@ -1,0 +1,58 @@
+//! What the `amdgpu` driver tells of a GPU and KFD does not (AMDGPU_INFO_DEV_INFO).
+
+use protocol::Errno;
+use protocol::drm::args::AmdgpuInfo;
+use protocol::drm::info::InfoDevice;
+use protocol::drm::{DrmIoctl, TYPE, query};
+use protocol::kfd::FileId;
+use zerocopy::IntoBytes;
+
+use crate::engine::channel::Channel;
+
+/// `DRM_IOCTL_AMDGPU_INFO`: an `_IOW` of its argument struct.
+fn request() -> u32 {
+    const WRITE: u32 = 1 << 30;
+    let decl = DrmIoctl::AmdgpuInfo.decl();
+    let size = u32::try_from(decl.args.size).unwrap_or(0);
+    WRITE | size << 16 | u32::from(TYPE) << 8 | u32::from(decl.nr)
+}
+
+/// The device behind a render node. Kernels that know less of the struct leave the rest 0.
+///
+/// # Errors
+/// Those of the ioctl.
+pub(super) fn device(channel: &Channel, render: FileId) -> Result<InfoDevice, Errno> {
+    let mut device = InfoDevice::default();
+    let mut args = AmdgpuInfo {
+        return_pointer: device.as_mut_bytes().as_mut_ptr().expose_provenance() as u64,
+        return_size: u32::try_from(size_of::<InfoDevice>()).map_err(|_| Errno::EINVAL)?,
+        query: query::DEV_INFO,
+        params: [0; 4],
+    };
+    channel.drm_ioctl(render, request(), args.as_mut_bytes())?;
+    Ok(device)
+}
+
+#[cfg(test)]
+mod tests {
+    use softgpu::Profile;
+
+    use super::*;
+    use crate::engine::rig;
+
+    #[test]
+    fn request_is_the_one_of_the_kernels_header() {
+        assert_eq!(request(), 0x4020_6445);
+    }
+
+    #[test]
+    fn driver_tells_the_device() {
+        let engine = rig::engine(Profile::Mi210);
+        let render = engine.channel.render_file(128).expect("a render node");
+        let device = device(&engine.channel, render).expect("the driver answers");
+        assert_eq!((device.device_id, device.ids_flags), (0x740f, 0));
+        assert!(device.gpu_counter_freq > 0);
+        let kfd = engine.channel.kfd_file();
+        assert!(super::device(&engine.channel, kfd).is_err(), "/dev/kfd is no render node");
+    }
+}
