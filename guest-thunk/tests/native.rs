@@ -68,6 +68,7 @@ fn launch() -> Result<std::process::ExitStatus, LaunchError> {
         args: arguments().map(OsString::from).to_vec(),
         env: vec![(ROLE.into(), "program".into())],
         trace: None,
+        kfd_refusal: None,
     };
     let prepared = Prepared::new(&machine.tree(), options)?;
     let backing = prepared.backing_files().unwrap();
