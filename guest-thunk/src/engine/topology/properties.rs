@@ -63,10 +63,18 @@ pub(super) fn of_node(
     device: Option<&InfoDevice>,
     context: &Context<'_>,
 ) -> NodeProperties {
-    let mut properties = common(&node.properties);
+    let p = &node.properties;
+    let mut properties = common(p);
+    // Firmware tables describe GPUs that no driver took: a program that saw their SIMDs would use them.
+    if gpu.is_some() || p.simd_count == 0 {
+        set_gpu_keys(&mut properties, p);
+    }
     if let Some(gpu) = gpu {
         properties.kfd_gpu_id = node.gpu_id;
-        set_gpu(&mut properties, &node.properties, gpu, context.svm);
+        set_identity(&mut properties, p, gpu);
+    }
+    if !context.svm {
+        properties.capability = properties.capability.without(Capability::SVM_API_SUPPORTED);
     }
     if let Some(device) = device {
         set_device(&mut properties, device, context);
@@ -85,51 +93,55 @@ fn common(p: &topology::NodeProperties) -> NodeProperties {
         device_id: low_half(p.device_id),
         location_id: p.location_id,
         domain: p.domain,
+        hive_id: p.hive_id,
+        unique_id: p.unique_id,
         max_engine_clock_mhz_c_compute: p.max_engine_clk_ccompute,
         ..NodeProperties::default()
     }
 }
 
-fn set_gpu(to: &mut NodeProperties, p: &topology::NodeProperties, gpu: &Identity, svm: bool) {
+/// What KFD tells of a GPU, as it is.
+fn set_gpu_keys(to: &mut NodeProperties, p: &topology::NodeProperties) {
     to.num_f_compute_cores = p.simd_count;
     to.f_compute_id_lo = p.simd_id_base;
     to.capability = p.capability.into();
-    if !svm {
-        to.capability = to.capability.without(Capability::SVM_API_SUPPORTED);
-    }
     to.capability2 = p.capability2.into();
     to.debug_properties = p.debug_prop.into();
     to.max_waves_per_simd = p.max_waves_per_simd;
     to.lds_size_in_kb = p.lds_size_in_kb;
     to.gds_size_in_kb = p.gds_size_in_kb;
     to.wave_front_size = p.wave_front_size;
-    // Shader engines: firmware tables may say that each has 0 arrays.
-    to.num_shader_banks = p.array_count.checked_div(p.simd_arrays_per_engine).unwrap_or(0);
     to.num_arrays = p.simd_arrays_per_engine;
     to.num_cu_per_array = p.cu_per_simd_array;
     to.num_simd_per_cu = p.simd_per_cu;
     to.max_slots_scratch_cu = p.max_slots_scratch_cu;
-    to.engine_id = engine_id(gpu.gfx, p.fw_version);
-    if gpu.gfx != gpu.hardware {
-        to.override_engine_id = engine_id(gpu.gfx, 0);
-    }
     to.local_mem_size = p.local_mem_size;
     to.max_engine_clock_mhz_f_compute = p.max_engine_clk_fcompute;
     to.drm_render_minor = i32::try_from(p.drm_render_minor).unwrap_or(0);
-    to.amd_name = names::bytes(&gpu.name);
     to.ucode_engine_versions = EngineVersion::default().with(EngineVersion::UCODE_SDMA, p.sdma_fw_version);
-    to.hive_id = p.hive_id;
-    to.unique_id = p.unique_id;
     to.num_sdma_engines = p.num_sdma_engines;
     to.num_sdma_xgmi_engines = p.num_sdma_xgmi_engines;
     to.num_sdma_queues_per_engine = saturate(p.num_sdma_queues_per_engine);
     to.num_cp_queues = saturate(p.num_cp_queues);
     to.num_gws = saturate(p.num_gws);
-    to.vgpr_size_per_cu = vgpr_size(gpu.gfx);
-    to.sgpr_size_per_cu = SGPR_SIZE;
-    to.num_xcc = p.num_xcc.max(1);
+    to.num_xcc = p.num_xcc;
     to.cwsr_size = p.cwsr_size;
     to.ctl_stack_size = p.ctl_stack_size;
+}
+
+/// What follows from what the GPU is.
+fn set_identity(to: &mut NodeProperties, p: &topology::NodeProperties, gpu: &Identity) {
+    to.engine_id = engine_id(gpu.gfx, p.fw_version);
+    if gpu.gfx != gpu.hardware {
+        to.override_engine_id = engine_id(gpu.gfx, 0);
+    }
+    to.amd_name = names::bytes(&gpu.name);
+    // Shader engines: firmware tables may say that each has 0 arrays.
+    to.num_shader_banks = p.array_count.checked_div(p.simd_arrays_per_engine).unwrap_or(0);
+    to.vgpr_size_per_cu = vgpr_size(gpu.gfx);
+    to.sgpr_size_per_cu = SGPR_SIZE;
+    // Kernels before 6.5 do not tell it: their GPUs have one.
+    to.num_xcc = p.num_xcc.max(1);
 }
 
 fn set_device(to: &mut NodeProperties, device: &InfoDevice, context: &Context<'_>) {
