@@ -40,6 +40,8 @@ pub struct DeviceCall {
     pub transfer: Transfer,
     /// The argument struct as it was when the call was made.
     pub args: Vec<u8>,
+    /// Whether it takes so little time that its thread waits as long as it did when it was asked about.
+    pub brief: bool,
 }
 
 /// What the request can mean on the kernels of both families.
@@ -101,7 +103,8 @@ impl DeviceCall {
         // `_IOC_SIZE` has 14 bits, whatever the device says.
         self.args = vec![0; self.transfer.size.min(ARGS_MAX)];
         if self.transfer.from_user {
-            self.space.mem.of_call(self.tid).read(self.addr, &mut self.args)?;
+            // Whether it was the thread's is asked before it is used.
+            self.space.mem.of_waiting_call(self.tid).read(self.addr, &mut self.args)?;
         }
         Ok(())
     }
@@ -152,12 +155,13 @@ impl DeviceCall {
         listener: &Listener,
         interrupt: &Interrupt,
     ) -> Result<i32, Errno> {
+        let mem = &self.space.mem;
         let context = Context {
             registry,
             listener,
             id: self.id,
             tid: self.tid,
-            mem: self.space.mem.of_call(self.tid),
+            mem: if self.brief { mem.of_waiting_call(self.tid) } else { mem.of_call(self.tid) },
             interrupt,
             installed: Mutex::default(),
         };

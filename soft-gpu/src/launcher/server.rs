@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use protocol::Errno;
 use protocol::kfd::{Interrupt, Mapping, Node, Transfer};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::fstat;
 
 use super::call::{DeviceCall, Pace};
@@ -23,6 +23,10 @@ use super::registry::{Descriptor, Found, Registry};
 use super::stat;
 use super::trace::{Record, TraceFile, What};
 use super::waits::Waits;
+
+/// Linux since which receiving ends when nobody uses the filter any more ("seccomp: interrupt
+/// SECCOMP_IOCTL_NOTIF_RECV when all users have exited").
+const RECEIVE_ENDS: (u32, u32) = (6, 11);
 
 /// The serving side of a run.
 pub struct Server {
@@ -61,31 +65,47 @@ impl Server {
         Arc::clone(&self.waits)
     }
 
-    /// Makes [`Server::serve`] return.
+    /// Makes [`Server::serve`] return, at the latest when the program has ended.
     pub fn stop(&self) {
         let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
     }
 
     /// Serves until nobody uses the filter any more, or [`Server::stop`].
     pub fn serve(self: &Arc<Self>) {
+        // Waiting in the receiving call itself saves a system call for each one of the program, where that call
+        // ends with the program; elsewhere nothing else would ever end it.
+        let receive_ends = kernel_is_at_least(RECEIVE_ENDS);
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         loop {
-            let mut fds =
-                [PollFd::new(self.listener.as_ref(), PollFlags::IN), PollFd::new(&self.stop, PollFlags::IN)];
-            if poll(&mut fds, None).is_err() {
-                continue;
-            }
-            if !fds[1].revents().is_empty() || fds[0].revents().contains(PollFlags::HUP) {
+            if !receive_ends && self.is_over(None) {
                 return;
             }
             match self.listener.receive() {
                 Ok(Ok(call)) => self.handle(&call),
                 Ok(Err(unknown)) => self.answer(unknown, Answer::Continue),
-                // ENOENT: the caller died between the wake-up and now.
-                Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EINTR)) => {}
+                // ENOENT: the caller died between the wake-up and now, or nobody uses the filter any more.
+                Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EINTR)) => {
+                    if self.is_over(Some(&at_once)) {
+                        return;
+                    }
+                }
                 Err(error) => {
                     log::error!("cannot receive calls of the program any more: {error}");
                     return;
                 }
+            }
+        }
+    }
+
+    /// Waits for a call, and says whether there will be none any more.
+    fn is_over(&self, limit: Option<&Timespec>) -> bool {
+        loop {
+            let mut fds =
+                [PollFd::new(self.listener.as_ref(), PollFlags::IN), PollFd::new(&self.stop, PollFlags::IN)];
+            match poll(&mut fds, limit) {
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => return false,
+                Ok(_) => return !fds[1].revents().is_empty() || fds[0].revents().contains(PollFlags::HUP),
             }
         }
     }
@@ -164,6 +184,7 @@ impl Server {
             addr,
             transfer,
             args,
+            brief: false,
         };
         device.read_args().inspect_err(|&errno| device.trace_refusal(self.trace.as_ref(), errno))?;
         Ok(device)
@@ -176,6 +197,7 @@ impl Server {
         }
         let pace = Pace::of(call.node, call.request, &call.args);
         if pace == Pace::Short {
+            call.brief = true;
             return Some(self.execute(&mut call, &Interrupt::new()).into());
         }
         let (server, id, tid) = (Arc::clone(self), call.id, call.tid);
@@ -252,6 +274,16 @@ pub(super) fn answer_unseen(errno: Errno) -> Answer {
     }
 }
 
+fn kernel_is_at_least(least: (u32, u32)) -> bool {
+    version(&rustix::system::uname().release().to_string_lossy()).is_some_and(|running| running >= least)
+}
+
+/// The first two numbers of a kernel release.
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
 /// Whether a mapping is the range of the file behind the node that the program asked for.
 fn is_native(mapping: &Mapping, node: BorrowedFd<'_>, offset: u64) -> bool {
     let identity = |fd: BorrowedFd<'_>| fstat(fd).ok().map(|stat| (stat.st_dev, stat.st_ino));
@@ -261,4 +293,17 @@ fn is_native(mapping: &Mapping, node: BorrowedFd<'_>, offset: u64) -> bool {
 /// The lower half of a register: descriptors and request codes are 32 bits wide.
 fn word(register: u64) -> u32 {
     u32::try_from(register & 0xffff_ffff).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernel_releases_are_compared_by_their_first_two_numbers() {
+        assert_eq!(version("6.12.38+deb13-amd64"), Some((6, 12)));
+        assert_eq!(version("6.9-rc1"), Some((6, 9)));
+        assert_eq!(version("7"), None);
+        assert!(version("5.14.0") < Some(RECEIVE_ENDS) && Some(RECEIVE_ENDS) <= version("6.11.0"));
+    }
 }

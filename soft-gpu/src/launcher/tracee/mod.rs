@@ -152,17 +152,27 @@ impl TraceeMem {
     /// The memory as a call of thread `tid` sees it.
     #[must_use]
     pub fn of_call(&self, tid: u32) -> CallMem {
-        CallMem { mem: self.clone(), tid }
+        CallMem { mem: self.clone(), tid, waiting: false }
+    }
+
+    /// The memory as a short call of thread `tid` sees it, which the kernel says to be waiting just now
+    /// ([`is_waiting`](super::notify::Listener::is_waiting)) or will be asked about before anything is done with
+    /// what was read: the number is still the thread's own, and a system call for each copy is saved.
+    #[must_use]
+    pub fn of_waiting_call(&self, tid: u32) -> CallMem {
+        CallMem { mem: self.clone(), tid, waiting: true }
     }
 }
 
 impl UserMem for TraceeMem {
     fn read(&self, addr: u64, buf: &mut [u8]) -> Result<(), Fault> {
-        self.inner.read(self.inner.pid, addr, buf)
+        self.inner.check_lives(addr, buf.len())?;
+        self.inner.copy_in(self.inner.pid, addr, buf)
     }
 
     fn write(&self, addr: u64, buf: &[u8]) -> Result<(), Fault> {
-        self.inner.write(self.inner.pid, addr, buf)
+        self.inner.check_lives(addr, buf.len())?;
+        self.inner.copy_out(self.inner.pid, addr, buf)
     }
 
     fn share(&self, addr: u64, len: u64, writable: bool) -> Result<Vec<Shared>, Errno> {
@@ -176,15 +186,24 @@ impl UserMem for TraceeMem {
 pub struct CallMem {
     mem: TraceeMem,
     tid: u32,
+    waiting: bool,
+}
+
+impl CallMem {
+    fn check_lives(&self, addr: u64, len: usize) -> Result<(), Fault> {
+        if self.waiting { Ok(()) } else { self.mem.inner.check_lives(addr, len) }
+    }
 }
 
 impl UserMem for CallMem {
     fn read(&self, addr: u64, buf: &mut [u8]) -> Result<(), Fault> {
-        self.mem.inner.read(self.tid, addr, buf)
+        self.check_lives(addr, buf.len())?;
+        self.mem.inner.copy_in(self.tid, addr, buf)
     }
 
     fn write(&self, addr: u64, buf: &[u8]) -> Result<(), Fault> {
-        self.mem.inner.write(self.tid, addr, buf)
+        self.check_lives(addr, buf.len())?;
+        self.mem.inner.copy_out(self.tid, addr, buf)
     }
 
     /// `ERESTARTSYS` where the calling thread itself is needed: see the [module](self).
@@ -195,16 +214,14 @@ impl UserMem for CallMem {
 
 impl Inner {
     /// Reads through thread `task`.
-    fn read(&self, task: u32, addr: u64, buf: &mut [u8]) -> Result<(), Fault> {
+    fn copy_in(&self, task: u32, addr: u64, buf: &mut [u8]) -> Result<(), Fault> {
         let _no_swap = self.swap.read().unwrap_or_else(PoisonError::into_inner);
-        self.check_lives(addr, buf.len())?;
         vm_copy::read(task, addr, buf)
     }
 
     /// Writes through thread `task`.
-    fn write(&self, task: u32, addr: u64, buf: &[u8]) -> Result<(), Fault> {
+    fn copy_out(&self, task: u32, addr: u64, buf: &[u8]) -> Result<(), Fault> {
         let _no_swap = self.swap.read().unwrap_or_else(PoisonError::into_inner);
-        self.check_lives(addr, buf.len())?;
         vm_copy::write(task, addr, buf)
     }
 
