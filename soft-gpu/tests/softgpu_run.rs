@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -192,4 +194,47 @@ fn calls_that_the_launcher_has_no_descriptors_for_fail_and_say_so() {
     };
     assert!(number("ok") > 0 && number("refused") > 0, "{outcome:?}");
     assert!(outcome.stderr.contains("no more descriptors"), "{outcome:?}");
+}
+
+/// Runs `private MODE` and compares what it prints, as whoever runs the tests and, where that is root, as somebody
+/// without rights.
+fn private(mode: &str, expected: &str) {
+    let program = program("private");
+    let mut commands = vec![softgpu_run(&[program.to_str().unwrap(), mode])];
+    // The target directory need not be open to others.
+    let dir = tempfile::tempdir().unwrap();
+    if rustix::process::geteuid().is_root() {
+        std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
+        let [softgpu, copy] = ["softgpu", "private"].map(|name| dir.path().join(name));
+        std::fs::copy(env!("CARGO_BIN_EXE_softgpu"), &softgpu).unwrap();
+        std::fs::copy(program, &copy).unwrap();
+        let mut command = Command::new(softgpu);
+        command.arg("run").arg(copy).arg(mode).stdin(Stdio::null()).uid(65534).gid(65534).current_dir("/");
+        commands.push(command);
+    }
+    for command in commands {
+        let outcome = finish(command, LIMIT);
+        assert_eq!(outcome.stdout, expected, "{outcome:?}");
+        assert!(outcome.status.success(), "{outcome:?}");
+    }
+}
+
+#[test]
+fn memory_that_the_gpu_used_is_the_programs_alone_again() {
+    private("alone", "shared 1 child 1\nfreed 0 shared 0 child 0\nwrong 0 cleared 1\n");
+}
+
+#[test]
+fn no_increment_is_lost_while_memory_is_shared_and_private_again_a_hundred_times() {
+    private("threads", "failed 0 left 0 lost 0\n");
+}
+
+#[test]
+fn memory_stays_shared_until_the_last_registration_of_it_is_gone() {
+    private("overlap", "0 still 1 0 then 0 value 7\n");
+}
+
+#[test]
+fn a_child_registers_what_its_parent_had_shared_at_the_fork() {
+    private("child", "freed 0 shared 0 child 0 value 5\n");
 }

@@ -109,6 +109,17 @@ impl DeviceCall {
         Ok(())
     }
 
+    /// Whether it lets go of memory that was converted for the device, so that it can be made private again.
+    pub fn may_release(&self) -> bool {
+        let frees = |decl: &Decl| decl.ioctl == Ioctl::FreeMemoryOfGpu;
+        self.node == Node::Kfd && declarations(self.request).any(frees) && self.space.mem.has_converted()
+    }
+
+    /// Makes memory private again that the device does not use any more; see [`CallMem::release`].
+    pub fn release(&self) {
+        self.space.mem.of_call(self.tid).release();
+    }
+
     /// Writes the line of a call that ended before it was executed.
     pub fn trace_refusal(&self, trace: Option<&TraceFile>, errno: Errno) {
         let Some(trace) = trace else { return };

@@ -195,7 +195,11 @@ impl Server {
         if !self.listener.is_waiting(call.id) {
             return None;
         }
-        let pace = Pace::of(call.node, call.request, &call.args);
+        let releases = call.may_release();
+        let pace = match Pace::of(call.node, call.request, &call.args) {
+            Pace::Short if releases => Pace::Slow,
+            pace => pace,
+        };
         if pace == Pace::Short {
             call.brief = true;
             return Some(self.execute(&mut call, &Interrupt::new()).into());
@@ -210,6 +214,9 @@ impl Server {
             };
             let result = watched.and_then(|()| server.execute(&mut call, &interrupt));
             server.waits.remove(id);
+            if releases && result.is_ok() {
+                call.release();
+            }
             server.parked.remove(tid);
             // The process's end must not wait for this thread to be reused.
             drop(call);

@@ -64,7 +64,8 @@ impl Kfd for Loopback {
         let (id, pid, privileged) = (caller.id.0, caller.pid, caller.privileged);
         match self.connection.call(|call| Request::Attach { call, id, pid, privileged })? {
             Answer::Attached { process } => {
-                Ok(Arc::new(RemoteProcess { connection: Arc::clone(&self.connection), process }))
+                let (connection, lent) = (Arc::clone(&self.connection), Mutex::default());
+                Ok(Arc::new(RemoteProcess { connection, process, lent }))
             }
             _ => Err(Errno::EPROTO),
         }
@@ -74,11 +75,24 @@ impl Kfd for Loopback {
 struct RemoteProcess {
     connection: Arc<Connection>,
     process: u32,
+    /// Memory of the program that the other side may use. It does not say when it has let it go, so it stays shared.
+    lent: Mutex<Vec<Arc<OwnedFd>>>,
 }
 
 impl Drop for RemoteProcess {
     fn drop(&mut self) {
         self.connection.tell(&Request::Detach { process: self.process });
+    }
+}
+
+impl RemoteProcess {
+    fn keep(&self, files: Vec<Arc<OwnedFd>>) {
+        let mut lent = self.lent.lock().unwrap_or_else(PoisonError::into_inner);
+        for file in files {
+            if !lent.iter().any(|known| Arc::ptr_eq(known, &file)) {
+                lent.push(file);
+            }
+        }
     }
 }
 
@@ -111,7 +125,8 @@ impl Process for RemoteProcess {
     }
 
     fn ioctl(&self, file: FileId, request: u32, args: &mut [u8], call: &dyn Call) -> Result<i32, Errno> {
-        let Flattened { memory, shared, descriptors, passed } = flatten::collect(request, args, call);
+        let Flattened { memory, shared, descriptors, passed, lent } = flatten::collect(request, args, call);
+        self.keep(lent);
         let message = |id| {
             Request::Ioctl(Box::new(IoctlRequest {
                 call: id,

@@ -24,6 +24,8 @@ pub(super) struct Flattened {
     pub descriptors: Vec<(i32, WireDescriptor)>,
     /// The descriptors that `shared` and `descriptors` number.
     pub passed: Vec<Arc<OwnedFd>>,
+    /// Those of `shared`.
+    pub lent: Vec<Arc<OwnedFd>>,
 }
 
 /// A request whose declaration is known.
@@ -74,8 +76,9 @@ pub(super) fn collect(request: u32, args: &[u8], call: &dyn Call) -> Flattened {
     let numbers = flat.descriptors(declaration, args);
     let descriptors =
         numbers.into_iter().map(|number| (number, wire_descriptor(number, call, &mut passed))).collect();
-    let shared = share(declaration, args, call, &mut passed);
-    Flattened { memory: flat.encode(), shared, descriptors, passed }
+    let mut lent = Vec::new();
+    let shared = share(declaration, args, call, &mut passed, &mut lent);
+    Flattened { memory: flat.encode(), shared, descriptors, passed, lent }
 }
 
 fn wire_descriptor(number: i32, call: &dyn Call, passed: &mut Vec<Arc<OwnedFd>>) -> WireDescriptor {
@@ -94,15 +97,19 @@ fn share(
     args: &[u8],
     call: &dyn Call,
     passed: &mut Vec<Arc<OwnedFd>>,
+    lent: &mut Vec<Arc<OwnedFd>>,
 ) -> Vec<WireShared> {
     let ranges = declaration.reaches(args).flat_map(|reach| reach.shared);
     ranges
         .filter_map(|range| range.extent(args))
         .map(|extent| {
-            let pieces = call
-                .mem()
-                .share(extent.addr, extent.len, true)
-                .and_then(|pieces| pieces.into_iter().map(|piece| wire_piece(piece, passed)).collect());
+            let pieces = call.mem().share(extent.addr, extent.len, true);
+            lent.extend(pieces.iter().flatten().filter_map(|piece| match &piece.backing {
+                SharedBacking::Descriptor { fd, .. } => Some(Arc::clone(fd)),
+                SharedBacking::Local => None,
+            }));
+            let pieces =
+                pieces.and_then(|pieces| pieces.into_iter().map(|piece| wire_piece(piece, passed)).collect());
             WireShared {
                 addr: extent.addr,
                 len: extent.len,

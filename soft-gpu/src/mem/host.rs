@@ -119,7 +119,7 @@ impl HostMem {
             return Err(ShareError::Mixed);
         }
         let size = usize::try_from(len).map_err(|_| ShareError::NotCovered { addr, len })?;
-        let region = Region::reserve(size)?;
+        let mut region = Region::reserve(size)?;
         for piece in pieces {
             if let SharedBacking::Descriptor { fd, offset } = &piece.backing {
                 region.place(piece.addr - addr, piece.len, writable, fd, *offset)?;
@@ -393,6 +393,8 @@ unsafe fn move_word<T: Copy>(dst: *mut u8, src: *const u8) {
 pub(super) struct Region {
     pub(super) start: NonNull<u8>,
     len: usize,
+    /// What was placed here. Whoever gave a descriptor sees by its count that the memory is in use.
+    files: Vec<Arc<OwnedFd>>,
 }
 
 // SAFETY: an address range; accesses to it are governed by `HostMem`.
@@ -419,16 +421,18 @@ impl Region {
     }
 
     fn new(start: *mut u8, len: usize) -> Result<Self, rustix::io::Errno> {
-        NonNull::new(start).map(|start| Self { start, len }).ok_or(rustix::io::Errno::NOMEM)
+        NonNull::new(start)
+            .map(|start| Self { start, len, files: Vec::new() })
+            .ok_or(rustix::io::Errno::NOMEM)
     }
 
     /// Replaces the part `[at, at + len)` by a mapping of the descriptor.
     fn place(
-        &self,
+        &mut self,
         at: u64,
         len: u64,
         writable: bool,
-        fd: &OwnedFd,
+        fd: &Arc<OwnedFd>,
         offset: u64,
     ) -> Result<(), rustix::io::Errno> {
         let (Ok(at), Ok(len)) = (usize::try_from(at), usize::try_from(len)) else {
@@ -442,8 +446,11 @@ impl Region {
         let prot = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
         let flags = MapFlags::SHARED | MapFlags::FIXED;
         // SAFETY: the range is inside our own region, which nothing else uses yet.
-        let placed = unsafe { mmap(start.as_ptr().cast(), len, prot, flags, fd, offset) };
-        placed.map(|_| ())
+        unsafe { mmap(start.as_ptr().cast(), len, prot, flags, fd, offset) }?;
+        if !self.files.iter().any(|file| Arc::ptr_eq(file, fd)) {
+            self.files.push(Arc::clone(fd));
+        }
+        Ok(())
     }
 }
 

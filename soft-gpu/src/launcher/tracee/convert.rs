@@ -18,9 +18,9 @@ use crate::proc_maps::{PAGE, Region};
 use crate::vm_copy;
 
 /// Bytes that exist twice at one time.
-const CHUNK: u64 = 64 << 20;
+pub(super) const CHUNK: u64 = 64 << 20;
 /// Bytes that are copied at one time: they stay in the cache.
-const BUFFER: u64 = 256 << 10;
+pub(super) const BUFFER: u64 = 256 << 10;
 /// What `/proc/PID/maps` shows (`/memfd:kfd-userptr`), with its null byte.
 const NAME: &[u8; 16] = b"kfd-userptr\0\0\0\0\0";
 
@@ -157,7 +157,7 @@ fn fill_and_map(
     Ok(())
 }
 
-fn protection(region: &Region) -> u64 {
+pub(super) fn protection(region: &Region) -> u64 {
     let bits =
         [(region.read, libc::PROT_READ), (region.write, libc::PROT_WRITE), (region.exec, libc::PROT_EXEC)];
     bits.iter().filter(|(set, _)| *set).fold(0, |all, (_, bit)| all | u64::from(bit.cast_unsigned()))

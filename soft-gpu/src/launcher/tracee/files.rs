@@ -91,6 +91,11 @@ impl SharedFiles {
     }
 }
 
+/// Whether the mapping is one of memory that was converted, by its name.
+pub(super) fn is_converted(region: &Region) -> bool {
+    region.name.starts_with(b"/memfd:kfd-userptr")
+}
+
 fn look_for(pid: u32, whole: &Region, key: FileKey, writable: bool) -> Result<OwnedFd, Errno> {
     let mapped = PathBuf::from(format!("/proc/{pid}/map_files/{:x}-{:x}", whole.start, whole.end));
     let candidates = std::iter::once(mapped).chain(whole.path().map(|path| {
@@ -104,6 +109,9 @@ fn look_for(pid: u32, whole: &Region, key: FileKey, writable: bool) -> Result<Ow
             Err(Errno::EFAULT) => return Err(Errno::EFAULT),
             Err(error) => log::debug!("{}: {error}", path.display()),
         }
+    }
+    if is_converted(whole) {
+        return Err(Errno::EOPNOTSUPP);
     }
     log::warn!(
         "process {pid} shares {} at {:#x} with others, and there is no way to reach that memory from here",

@@ -27,10 +27,11 @@
 //! | private huge pages of hugetlbfs | `EOPNOTSUPP` |
 //!
 //! # What is not as with a real GPU
-//! - Once shared, memory stays so until the program unmaps it, also when the device has let it go.
-//! - After `fork` the child shares converted memory with its parent instead of having a copy.
-//! - `MADV_DONTNEED` does not clear it. An allocator that purges so and counts on zeros (jemalloc, Go) finds
-//!   old contents in memory that was registered once.
+//! - While the device uses memory, a child that is forked shares it with its parent instead of having a copy, and
+//!   `MADV_DONTNEED` does not clear it. An allocator that purges so and counts on zeros (jemalloc, Go) finds old
+//!   contents. Once the device has let all of one conversion go it is private again ([`release`]); not where another
+//!   process has registered the same pages meanwhile, nor where the device is behind a socket (loopback) or the
+//!   program cannot be stopped.
 //! - `mlock`, earlier `madvise` (`MADV_DONTFORK` included) and memory policies of the range are forgotten; it
 //!   has small pages.
 //! - The device keeps what it shares when the program unmaps the range or maps something else there; the
@@ -47,6 +48,7 @@ mod convert;
 mod inject;
 mod plan;
 mod ptrace;
+mod release;
 mod session;
 mod stop;
 mod threads;
@@ -104,10 +106,31 @@ struct Inner {
 struct Notes {
     /// Files that the process has mapped, kept open: one of converted memory cannot be opened again.
     held: HashMap<FileKey, Arc<OwnedFd>>,
+    /// Those of them that are memory of this process, converted.
+    converted: HashSet<FileKey>,
     /// Calls, by thread, whose conversion failed after they had been sent back for a restart.
     failed: HashMap<u32, (Range, Errno)>,
     /// Where stack memory was converted: what ends there is stack too.
     stack_parts: HashSet<u64>,
+}
+
+impl Notes {
+    /// The converted memory that this file is, if nobody but us holds it: whoever uses memory that was shared holds the
+    /// descriptor that it got.
+    fn released(&self, key: FileKey) -> Option<&Arc<OwnedFd>> {
+        let file = self.held.get(&key).filter(|file| Arc::strong_count(file) == 1);
+        file.filter(|_| self.converted.contains(&key))
+    }
+
+    fn any_released(&self) -> bool {
+        self.converted.iter().any(|key| self.released(*key).is_some())
+    }
+
+    /// Forgets files that the process has no longer mapped.
+    fn keep_mapped(&mut self, mapped: &HashSet<FileKey>) {
+        self.held.retain(|key, _| mapped.contains(key));
+        self.converted.retain(|key| mapped.contains(key));
+    }
 }
 
 /// Flags a thread that waits in the kernel as one that has a signal to look for, so that `ERESTARTSYS` is
@@ -147,6 +170,12 @@ impl TraceeMem {
             notes: Mutex::default(),
         };
         Self { inner: Arc::new(inner) }
+    }
+
+    /// Whether memory of the process is shared that was not at first.
+    #[must_use]
+    pub fn has_converted(&self) -> bool {
+        !lock(&self.inner.notes).converted.is_empty()
     }
 
     /// The memory as a call of thread `tid` sees it.
@@ -192,6 +221,15 @@ pub struct CallMem {
 impl CallMem {
     fn check_lives(&self, addr: u64, len: usize) -> Result<(), Fault> {
         if self.waiting { Ok(()) } else { self.mem.inner.check_lives(addr, len) }
+    }
+}
+
+impl CallMem {
+    /// Makes memory private again that the device has let go, if there is any. The caller is one whose call has been
+    /// carried out and not been answered yet. Where its own thread is needed this returns at once, and the memory is
+    /// private before that thread, once it has its answer, runs code of the program again.
+    pub fn release(&self) {
+        session::release(&self.mem.inner, self.tid);
     }
 }
 

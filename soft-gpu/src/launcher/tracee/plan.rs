@@ -1,6 +1,6 @@
 //! What stands behind a range of a process: what is shared already, and what has to be converted.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use protocol::kfd::{Shared, SharedBacking};
 
 use super::convert::Piece;
 use super::error::ConvertError;
-use super::files::FileKey;
+use super::files::{self, FileKey};
 use super::{Inner, lock};
 use crate::proc_maps::{self, Region};
 use crate::vm_copy;
@@ -30,7 +30,7 @@ pub struct Plan {
     /// Pieces that have to be converted.
     pub private: Vec<Piece>,
     /// Pieces that are shared files, with the file.
-    shared: Vec<(Region, Arc<OwnedFd>)>,
+    pub shared: Vec<(Region, Arc<OwnedFd>)>,
     /// Every file that the process has mapped shared.
     mapped: HashSet<FileKey>,
     vdso: Option<Region>,
@@ -58,6 +58,34 @@ impl Plan {
         Ok(plan)
     }
 
+    /// Looks for memory that was converted and that the device has let go: what is shared is that.
+    ///
+    /// # Errors
+    /// The process is gone.
+    pub fn released(inner: &Inner, task: u32) -> Result<Self, ConvertError> {
+        let regions = memory_map(task).map_err(|errno| ConvertError::Range { addr: 0, errno })?;
+        let mapped = regions.iter().filter(|region| region.shared).map(FileKey::of_region).collect();
+        let mut notes = lock(&inner.notes);
+        notes.keep_mapped(&mapped);
+        let released =
+            notes.converted.iter().filter_map(|key| Some((*key, Arc::clone(notes.released(*key)?))));
+        let released: HashMap<FileKey, Arc<OwnedFd>> = released.collect();
+        let file = |region: &Region| released.get(&FileKey::of_region(region)).filter(|_| region.shared);
+        let shared = regions.iter().filter_map(|region| Some((region.clone(), Arc::clone(file(region)?))));
+        let vdso = regions.iter().find(|region| region.name == b"[vdso]").cloned();
+        Ok(Self { private: Vec::new(), shared: shared.collect(), mapped, vdso })
+    }
+
+    /// What [`Plan::released`] found is private now.
+    pub fn forget_released(&self, inner: &Inner) {
+        let mut notes = lock(&inner.notes);
+        for (region, _) in &self.shared {
+            let key = FileKey::of_region(region);
+            notes.converted.remove(&key);
+            notes.held.remove(&key);
+        }
+    }
+
     /// Adds `part` of the mapping `whole`.
     fn add(
         &mut self,
@@ -69,8 +97,14 @@ impl Plan {
     ) -> Result<(), ConvertError> {
         let failed = |errno| ConvertError::Range { addr: part.start, errno };
         if part.shared {
-            let file = inner.files.find(task, whole, writable).map_err(failed)?;
-            self.shared.push((part, file));
+            match inner.files.find(task, whole, writable) {
+                Ok(file) => self.shared.push((part, file)),
+                // Converted for a parent that has it private again: it is this process's own since the fork.
+                Err(Errno::EOPNOTSUPP) if files::is_converted(whole) => {
+                    self.private.push(Piece { region: part, is_stack: false, end_of_stack: false });
+                }
+                Err(errno) => return Err(failed(errno)),
+            }
         } else if part.is_hugetlb() {
             log::warn!("process {}: private huge pages at {:#x} cannot be shared", inner.pid, part.start);
             return Err(failed(Errno::EOPNOTSUPP));
@@ -85,10 +119,15 @@ impl Plan {
     /// The answer, when nothing is private any more. Files that are mapped no more are let go.
     pub fn hand_out(self, inner: &Inner) -> Vec<Shared> {
         let mut notes = lock(&inner.notes);
-        notes.held.retain(|key, _| self.mapped.contains(key));
+        notes.keep_mapped(&self.mapped);
         let mut pieces = Vec::with_capacity(self.shared.len());
         for (region, file) in self.shared {
-            notes.held.insert(FileKey::of_region(&region), Arc::clone(&file));
+            let key = FileKey::of_region(&region);
+            if files::is_converted(&region) {
+                // By a parent, before the fork.
+                notes.converted.insert(key);
+            }
+            notes.held.insert(key, Arc::clone(&file));
             let backing = SharedBacking::Descriptor { fd: file, offset: region.offset };
             pieces.push(Shared { addr: region.start, len: region.len(), backing });
         }

@@ -1,4 +1,4 @@
-//! One request to share a range.
+//! One request to share a range, or to make private again what is not used any more.
 //!
 //! The stopping and borrowing is done by a thread of its own, made for one conversion: ptrace binds a
 //! tracee to one thread, and only the end of that thread lets go of tracees that have not stopped.
@@ -11,11 +11,12 @@ use std::thread::{Builder, JoinHandle};
 use protocol::Errno;
 use protocol::kfd::Shared;
 
-use super::convert;
+use super::convert::{self, Piece};
 use super::error::ConvertError;
 use super::files::FileKey;
 use super::inject::{self, Borrowed};
 use super::plan::{Plan, Range};
+use super::release;
 use super::stop::StopSet;
 use super::{Inner, lock};
 
@@ -50,7 +51,7 @@ pub fn share(inner: &Arc<Inner>, caller: Option<u32>, range: Range) -> Result<Ve
             return Ok(plan.hand_out(inner));
         }
         let (sender, receiver) = channel();
-        let session = Session { inner: Arc::clone(inner), caller, range, reports: sender };
+        let session = Session { inner: Arc::clone(inner), caller, job: Job::Share(range), reports: sender };
         let thread = Builder::new().name("kfd-userptr".into()).spawn(move || session.run());
         let thread = thread.map_err(|_| Errno::ENOMEM)?;
         let Some(result) = wait(inner, caller, &receiver) else {
@@ -97,11 +98,41 @@ fn take_failure(inner: &Inner, tid: u32, range: Range) -> Option<Errno> {
     (failed_range == range).then_some(errno)
 }
 
-/// The conversion of one range, on its own thread.
+/// Makes private again what the device has let go, for the call of `caller`, which was carried out. Memory for which
+/// that fails stays shared.
+pub fn release(inner: &Arc<Inner>, caller: u32) {
+    let mut running = lock(&inner.running);
+    if let Some(earlier) = running.0.take() {
+        let _ = earlier.join();
+    }
+    if !lock(&inner.notes).any_released() {
+        return;
+    }
+    let (sender, receiver) = channel();
+    let session =
+        Session { inner: Arc::clone(inner), caller: Some(caller), job: Job::Release, reports: sender };
+    let Ok(thread) = Builder::new().name("kfd-userptr".into()).spawn(move || session.run()) else { return };
+    match receiver.recv() {
+        // The answer to the call lets it go as far as its stop.
+        Ok(Report::NeedsThread(_)) => running.0 = Some(thread),
+        Ok(Report::Done(_)) | Err(_) => drop(thread.join()),
+    }
+}
+
+/// What a session is for.
+#[derive(Clone, Copy)]
+enum Job {
+    /// To share a range.
+    Share(Range),
+    /// To make private what the device has let go.
+    Release,
+}
+
+/// One stop of the program, on its own thread.
 struct Session {
     inner: Arc<Inner>,
     caller: Option<u32>,
-    range: Range,
+    job: Job,
     reports: Sender<Report>,
 }
 
@@ -112,9 +143,13 @@ impl Session {
         let result = StopSet::stop(self.inner.pid, self.inner.parked.as_ref()).and_then(|mut stopped| {
             let mut sent_back = false;
             let result = self.convert(&mut stopped, &mut sent_back);
-            if let (true, Err(error), Some(tid)) = (sent_back, &result, self.caller) {
+            match (self.job, &result, self.caller) {
                 // Before the thread is let go and comes back with its call: else it would come for ever.
-                lock(&self.inner.notes).failed.insert(tid, (self.range, report(error)));
+                (Job::Share(range), Err(error), Some(tid)) if sent_back => {
+                    lock(&self.inner.notes).failed.insert(tid, (range, report(error)));
+                }
+                (Job::Release, Err(error), _) => log::info!("memory stays shared: {error}"),
+                _ => {}
             }
             result
         });
@@ -128,8 +163,15 @@ impl Session {
             return Err(ConvertError::Gone { pid });
         }
         let task = self.caller.unwrap_or(pid);
-        let plan = Plan::make(inner, task, self.range)?;
-        if plan.private.is_empty() {
+        let plan = match self.job {
+            Job::Share(range) => Plan::make(inner, task, range)?,
+            Job::Release => Plan::released(inner, task)?,
+        };
+        let nothing_to_do = match self.job {
+            Job::Share(_) => plan.private.is_empty(),
+            Job::Release => plan.shared.is_empty(),
+        };
+        if nothing_to_do {
             return Ok(());
         }
         let syscall_at = plan.find_syscall(task)?;
@@ -138,18 +180,24 @@ impl Session {
         let _swap = inner.swap.write().unwrap_or_else(PoisonError::into_inner);
         stopped.forget(tid);
         let mut thread = Borrowed::new(pid, tid, syscall_at)?;
-        let converted = convert::convert(&mut thread, &plan.private);
-        if let Ok(file) = &converted {
-            let key =
-                FileKey::of(file.as_ref()).map_err(|errno| ConvertError::Own { what: "fstat", errno })?;
-            inner.files.remember(key, file);
-            let mut notes = lock(&inner.notes);
-            notes.held.insert(key, Arc::clone(file));
-            let stack = plan.private.iter().filter(|piece| piece.is_stack);
-            notes.stack_parts.extend(stack.map(|piece| piece.region.start));
-        }
+        let done = match self.job {
+            Job::Share(_) => self.replace(&mut thread, &plan.private),
+            Job::Release => release::release(&mut thread, &plan.shared).map(|()| plan.forget_released(inner)),
+        };
         thread.give_back()?;
-        converted.map(drop)
+        done
+    }
+
+    fn replace(&self, thread: &mut Borrowed, private: &[Piece]) -> Result<(), ConvertError> {
+        let file = convert::convert(thread, private)?;
+        let key = FileKey::of(file.as_ref()).map_err(|errno| ConvertError::Own { what: "fstat", errno })?;
+        self.inner.files.remember(key, &file);
+        let mut notes = lock(&self.inner.notes);
+        notes.converted.insert(key);
+        notes.held.insert(key, file);
+        let stack = private.iter().filter(|piece| piece.is_stack);
+        notes.stack_parts.extend(stack.map(|piece| piece.region.start));
+        Ok(())
     }
 
     /// A stopped thread that can make calls for us; the caller's if there is a choice.
