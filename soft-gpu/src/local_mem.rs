@@ -30,14 +30,32 @@ impl UserMem for LocalMem {
 
     /// Nothing has to be done: the range is checked and handed back as it is.
     fn share(&self, addr: u64, len: u64, writable: bool) -> Result<Vec<Shared>, Errno> {
-        let text = std::fs::read("/proc/self/maps").map_err(|_| Errno::EIO)?;
-        let regions = proc_maps::parse(&text).map_err(|_| Errno::EIO)?;
-        let pieces = proc_maps::cover(&regions, addr, len, writable)?;
+        let pieces = own_regions(addr, len, writable)?;
         for piece in &pieces {
             refuse_device_memory(piece)?;
         }
         Ok(vec![Shared { addr, len, backing: SharedBacking::Local }])
     }
+}
+
+/// Times that the memory map is looked at before it is believed that a range is not there.
+const LOOKS: u32 = 16;
+
+/// What is mapped in a range of this process ([`proc_maps::cover`]).
+///
+/// The kernel hands the map out in pieces, between which other threads map and unmap: lines may then overlap or be
+/// missing, which looks like a hole. So what is not found is looked for again.
+fn own_regions(addr: u64, len: u64, writable: bool) -> Result<Vec<Region>, Errno> {
+    let mut last = Errno::EIO;
+    for _ in 0..LOOKS {
+        let text = proc_maps::read_text("/proc/self/maps").map_err(|_| Errno::EIO)?;
+        let Ok(regions) = proc_maps::parse(&text) else { continue };
+        match proc_maps::cover(&regions, addr, len, writable) {
+            Err(Errno::EFAULT) => last = Errno::EFAULT,
+            other => return other,
+        }
+    }
+    Err(last)
 }
 
 /// A driver's mapping (`VM_PFNMAP`, `VM_IO`) does not show in the memory map, but the kernel refuses to copy
@@ -163,6 +181,24 @@ mod tests {
             // SAFETY: the mapping was made by `new`, and no Rust reference to it exists.
             unsafe { munmap(self.base, self.pages * PAGE_BYTES) }.unwrap();
         }
+    }
+
+    #[test]
+    fn a_range_is_found_while_other_threads_map_and_unmap() {
+        let pages = Pages::new(4);
+        let done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                        drop([Pages::new(1), Pages::new(7), Pages::new(2)]);
+                    }
+                });
+            }
+            let found = (0..500).filter(|_| LocalMem.share(pages.addr(0), 4 * PAGE, true).is_ok()).count();
+            done.store(true, std::sync::atomic::Ordering::Relaxed);
+            assert_eq!(found, 500);
+        });
     }
 
     #[test]
