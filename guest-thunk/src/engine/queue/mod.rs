@@ -1,5 +1,10 @@
 //! Queues: `hsaKmtCreateQueue` and what belongs to it.
 
+mod device;
+
+#[cfg(test)]
+mod tests;
+
 use super::Engine;
 
 /// What this part keeps.

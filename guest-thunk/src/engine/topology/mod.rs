@@ -200,7 +200,7 @@ impl Engine {
     }
 
     /// The program's snapshot, which has this node.
-    fn snapshot_with(&self, node: u32) -> Result<Arc<Snapshot>> {
+    pub(crate) fn snapshot_with(&self, node: u32) -> Result<Arc<Snapshot>> {
         let Some(snapshot) = self.topology.acquired() else {
             log::debug!("node {node} is asked for before the system properties were acquired");
             return Err(Status::InvalidNodeUnit);
