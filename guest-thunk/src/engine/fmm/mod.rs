@@ -1,17 +1,139 @@
 //! Memory (AMD calls it FMM): apertures, buffers, what programs register, and what is known about an address.
+//!
+//! | part | what it does |
+//! |---|---|
+//! | [`vm`], [`ranges`], [`addresses`] | this process's address space, and addresses that CPU and GPUs share |
+//! | [`buffers`] | the table of all buffers |
+//! | [`machine`], [`setup`] | what is found out and done once for each GPU |
+//! | [`bo`] | KFD's calls |
+//! | [`alloc`], [`map`], [`release`], [`scratch`], [`register`], [`share`], [`info`] | the thunk's functions |
+//!
+//! Where AMD's library leaves something behind or takes down what is not its own, this one does not: a failing call
+//! leaves everything as it was.
+
+mod addresses;
+mod alloc;
+mod bo;
+mod buffers;
+mod info;
+mod internal;
+mod machine;
+mod map;
+mod ranges;
+mod register;
+mod release;
+mod scratch;
+mod setup;
+mod share;
+#[cfg(test)]
+mod tests;
+mod vm;
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use arc_swap::ArcSwapOption;
 
 use super::{Engine, Options};
+use buffers::{Buffer, Life, Nodes, Table};
+#[allow(unused_imports, reason = "events are to use it")]
+pub(crate) use internal::EventPage;
+pub(crate) use machine::GpuApertures;
+use machine::Machine;
+use scratch::Scratch;
 
 /// What this part keeps.
 #[derive(Debug, Default)]
-pub(crate) struct State {}
+pub(crate) struct State {
+    /// One set-up at a time.
+    setting_up: Mutex<()>,
+    machine: ArcSwapOption<Machine>,
+    table: RwLock<Table>,
+    /// Lists of nodes that programs have been told.
+    lists: Mutex<BTreeSet<Nodes>>,
+    /// Scratch of each GPU that has some.
+    scratch: RwLock<Vec<Arc<Scratch>>>,
+    /// Counts registrations and mappings.
+    clock: AtomicU64,
+    /// Mappings for debuggers.
+    views: Arc<AtomicUsize>,
+}
 
 impl State {
     pub(crate) fn new(_options: &Options) -> Self {
         Self::default()
     }
 
-    /// The last close of the library.
-    #[allow(clippy::unused_self, reason = "this part has nothing to drop yet")]
+    /// The last close of the library. Buffers are the program's: they stay, as in AMD's library.
+    #[allow(clippy::unused_self, reason = "there is nothing to drop")]
     pub(crate) fn close(&self, _engine: &Engine) {}
+
+    fn table(&self) -> RwLockReadGuard<'_, Table> {
+        self.table.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn table_mut(&self) -> RwLockWriteGuard<'_, Table> {
+        self.table.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn insert(&self, buffer: Arc<Buffer>) {
+        self.table_mut().insert(buffer);
+    }
+
+    /// Does something with a buffer while nobody else does. One that goes away while waiting for it is looked for
+    /// again: another may be there now.
+    fn with_live<T>(
+        &self,
+        find: impl Fn(&Table) -> Option<&Arc<Buffer>>,
+        act: impl FnOnce(&Arc<Buffer>, &mut Life) -> T,
+    ) -> Option<T> {
+        loop {
+            let buffer = find(&self.table()).map(Arc::clone)?;
+            let mut life = buffer.life();
+            if !life.gone {
+                return Some(act(&buffer, &mut life));
+            }
+        }
+    }
+
+    /// The list of nodes with these GPU ids, the same one each time.
+    fn list(&self, machine: &Machine, gpu_ids: &[u32]) -> Option<Nodes> {
+        if gpu_ids.is_empty() {
+            return None;
+        }
+        let nodes: Nodes = gpu_ids.iter().map(|&gpu_id| machine.node_of(gpu_id)).collect();
+        let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = lists.get(&nodes) {
+            return Some(Arc::clone(known));
+        }
+        lists.insert(Arc::clone(&nodes));
+        Some(nodes)
+    }
+
+    /// Later than all before.
+    fn now(&self) -> u64 {
+        self.clock.fetch_add(1, Ordering::Relaxed) + 1
+    }
+}
+
+/// Room for the mappings of memory that the CPU may not touch. A debugger reads it through them; without one they are
+/// of no use, and the kernel allows a process only so many mappings.
+#[derive(Debug)]
+struct Viewed(Arc<AtomicUsize>);
+
+impl Viewed {
+    const MOST: usize = 8192;
+
+    fn new(count: &Arc<AtomicUsize>) -> Option<Self> {
+        let one = Self(Arc::clone(count));
+        // The one that is too many gives itself back.
+        (count.fetch_add(1, Ordering::Relaxed) < Self::MOST).then_some(one)
+    }
+}
+
+impl Drop for Viewed {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }

@@ -4,19 +4,10 @@ use protocol::hsakmt::{HeapType, MemoryProperties};
 use protocol::kfd::topology::{self, GfxVersion};
 
 use super::Node;
+use crate::engine::fmm::GpuApertures as Apertures;
 
 /// Banks that every GPU is said to have besides KFD's: LDS, scratch and SVM.
 pub(super) const GPU_HEAPS: u32 = 3;
-
-/// Apertures of a GPU, limits inclusive. One that is not there is `None`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Apertures {
-    pub(super) lds: Option<(u64, u64)>,
-    pub(super) scratch: Option<(u64, u64)>,
-    pub(super) gpuvm: Option<(u64, u64)>,
-    pub(super) svm: Option<(u64, u64)>,
-    pub(super) mmio: Option<(u64, u64)>,
-}
 
 /// A bank as KFD tells it.
 pub(super) fn of_bank(bank: &topology::MemBank) -> MemoryProperties {

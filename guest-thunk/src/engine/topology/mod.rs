@@ -73,16 +73,19 @@ impl State {
 }
 
 impl Engine {
-    /// Reads the topology, unless that was done since the last release (`hsaKmtAcquireSystemProperties`).
+    /// Reads the topology and gets memory ready on its GPUs, unless that was done since the last release
+    /// (`hsaKmtAcquireSystemProperties`).
     ///
     /// # Errors
-    /// `ERROR` if KFD shows no topology or a render node cannot be opened; `NO_MEMORY`.
+    /// `ERROR` if KFD shows no topology or a render node cannot be opened; `NO_MEMORY`; those of
+    /// [`Engine::memory_set_up`].
     pub fn acquire_system_properties(&self) -> Result<SystemProperties> {
         let _taking = self.topology.taking.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(snapshot) = self.topology.acquired() {
             return Ok(snapshot.system);
         }
         let snapshot = Arc::new(Snapshot::take(&self.channel, &self.options)?);
+        self.memory_set_up(&snapshot)?;
         let system = snapshot.system;
         self.topology.hold(Some(snapshot), true);
         Ok(system)
@@ -108,7 +111,9 @@ impl Engine {
         let found = snapshot.node(node).ok_or(Status::InvalidNodeUnit)?;
         let mut properties = found.properties;
         if found.gpu_id != 0 {
-            properties.num_memory_banks = properties.num_memory_banks.saturating_add(memory::GPU_HEAPS);
+            let mmio = u32::from(self.gpu_apertures(node).is_some_and(|apertures| apertures.mmio.is_some()));
+            let banks = properties.num_memory_banks;
+            properties.num_memory_banks = banks.saturating_add(memory::GPU_HEAPS + mmio);
         }
         Ok(properties)
     }
@@ -121,7 +126,7 @@ impl Engine {
     pub fn node_memory_properties(&self, node: u32, count: u32) -> Result<Vec<MemoryProperties>> {
         let snapshot = self.snapshot_with(node)?;
         let found = snapshot.node(node).ok_or(Status::InvalidNodeUnit)?;
-        let apertures = memory::Apertures::default();
+        let apertures = self.gpu_apertures(node).unwrap_or_default();
         // What needs SVM addresses: discrete GPUs, and with one of them all; else those from gfx9 on.
         let svm = snapshot.has_discrete_gpu() || found.gfx >= GfxVersion::new(9, 0, 0);
         let count = usize::try_from(count).unwrap_or(usize::MAX);

@@ -1,0 +1,142 @@
+use super::super::vm::fault;
+use super::*;
+
+const LIMIT_40: u64 = (1 << 40) - 1;
+
+const WIDE: Limits = Limits { base: 0, limit: MMAP_LIMIT, align: PAGE };
+const NARROW: Limits = Limits { base: 0, limit: LIMIT_40, align: PAGE };
+
+fn wide() -> Addresses {
+    Addresses::new(WIDE, &[], &Options::default()).unwrap()
+}
+
+fn narrow() -> Addresses {
+    Addresses::new(NARROW, &[], &Options::default()).unwrap()
+}
+
+#[test]
+fn big_buffers_are_aligned_to_huge_pages_and_small_ones_to_their_size() {
+    let addresses = wide();
+    for want in [Want::hidden, Want::seen] {
+        let aligned = |size: u64, to: u64| addresses.take(want(size)).unwrap().start().is_multiple_of(to);
+        assert!(
+            aligned(HUGE_PAGE, HUGE_PAGE) && aligned(5 * HUGE_PAGE, HUGE_PAGE) && aligned(64 << 10, 64 << 10)
+        );
+    }
+    let options = Options { max_va_align: 0, ..Options::default() };
+    let small = Addresses::new(WIDE, &[], &options).unwrap();
+    assert_eq!(small.alignment(Want::seen(8 * HUGE_PAGE)), PAGE);
+    let wish = Want { align: 1 << 30, ..Want::seen(PAGE) };
+    assert!(addresses.take(wish).unwrap().start().is_multiple_of(1 << 30));
+    let wish = Want { align: 1 << 30, ..Want::hidden(PAGE) };
+    assert!(addresses.take(wish).unwrap().start().is_multiple_of(1 << 30));
+}
+
+#[test]
+fn hidden_buffers_do_not_touch_and_their_addresses_are_used_again() {
+    let addresses = wide();
+    let first = addresses.take(Want::hidden(2 * PAGE)).unwrap();
+    let second = addresses.take(Want::hidden(2 * PAGE)).unwrap();
+    assert!(first.start().abs_diff(second.start()) >= 3 * PAGE, "a page between them");
+    let start = first.start();
+    drop(first);
+    assert_eq!(addresses.take(Want::hidden(2 * PAGE)).unwrap().start(), start);
+}
+
+#[test]
+fn chunks_without_buffers_go_except_one() {
+    let addresses = wide();
+    let buffers: Vec<Va> = (0..20).map(|_| addresses.take(Want::hidden(FIRST_CHUNK / 4)).unwrap()).collect();
+    assert!(lock(&addresses.hidden.0).len() > 1);
+    drop(buffers);
+    assert_eq!(lock(&addresses.hidden.0).len(), 1);
+}
+
+// Case L01, and GPUs of gfx8 that reach 40 bits.
+#[test]
+fn all_addresses_are_within_the_limits() {
+    let addresses = narrow();
+    let (base, last) = addresses.all();
+    assert!(last <= LIMIT_40 && base >= PAGE);
+    let (alt_base, alt_size) = addresses.coherent();
+    assert_eq!(alt_base, base);
+    for size in [PAGE, 5 * PAGE, HUGE_PAGE, 1 << 30] {
+        let coherent = addresses.take(Want { coherent: true, ..Want::seen(size) }).unwrap();
+        assert!(coherent.start() >= alt_base && coherent.start() + size <= alt_base + alt_size);
+        let other = addresses.take(Want::seen(size)).unwrap();
+        assert!(other.start() >= alt_base + alt_size && other.start() + size - 1 <= last);
+        assert!((other.start() + size).is_multiple_of(PAGE));
+    }
+    assert!(wide().take(Want { at: Some(1 << 48), ..Want::seen(PAGE) }).is_err());
+    assert!(addresses.take(Want { at: Some(1 << 41), ..Want::seen(PAGE) }).is_err());
+}
+
+#[test]
+fn a_fixed_address_is_given_once() {
+    let narrow = narrow();
+    let inside = narrow.all().0 + (64 << 20);
+    // Where the kernel puts no other thread's mapping meanwhile.
+    for (addresses, at) in [(wide(), 3 << 43), (narrow, inside)] {
+        let free = addresses.take(Want { at: Some(at), ..Want::seen(4 * PAGE) }).unwrap();
+        assert!(addresses.take(Want { at: Some(at), ..Want::seen(PAGE) }).is_err(), "it is taken");
+        drop(free);
+        let fixed = addresses.take(Want { at: Some(at), ..Want::seen(PAGE) }).unwrap();
+        assert_eq!(fixed.start(), at);
+        assert!(addresses.take(Want { at: Some(at), ..Want::seen(PAGE) }).is_err());
+        assert!(addresses.take(Want { at: Some(at + 1), ..Want::seen(PAGE) }).is_err());
+    }
+}
+
+#[test]
+fn memory_in_the_arena_is_gone_when_its_addresses_come_back() {
+    let addresses = narrow();
+    let va = addresses.take(Want::seen(2 * PAGE)).unwrap();
+    let start = va.start();
+    va.map_memory(2 * PAGE, Access::ReadWrite).unwrap();
+    assert!(super::super::vm::is_readable(start, 2 * PAGE));
+    assert!(va.map_memory(3 * PAGE, Access::ReadWrite).is_err());
+    drop(va);
+    assert!(!super::super::vm::is_readable(start, 1));
+    assert_eq!(addresses.take(Want::seen(2 * PAGE)).unwrap().start(), start);
+}
+
+#[test]
+fn numbers_are_outside_of_all_apertures() {
+    let lds = (1 << 48, (1 << 48) + u64::from(u32::MAX));
+    let low = (1 << 47, (1 << 47) + 5);
+    let addresses = Addresses::new(WIDE, &[lds, low], &Options::default()).unwrap();
+    let first = addresses.take_number(PAGE).unwrap();
+    assert_eq!(first.start(), 3 << 47);
+    assert!(first.map_memory(PAGE, Access::ReadWrite).is_err());
+    assert_ne!(addresses.take_number(1 << 40).unwrap().start(), first.start());
+    assert!(addresses.take_number(1 << 50).is_err());
+}
+
+// Case M01.
+#[test]
+fn sizes_that_cannot_be_are_no_memory() {
+    for addresses in [wide(), narrow()] {
+        for size in [0, 0x7fff_ffff_f000, 0xffff_ffff_ffff_f000] {
+            assert_eq!(addresses.take(Want::seen(size)).err(), Some(Status::NoMemory));
+            assert_eq!(addresses.take(Want::hidden(size)).err(), Some(Status::NoMemory));
+        }
+        let huge = Want { align: 1 << 63, ..Want::seen(PAGE) };
+        assert_eq!(addresses.take(huge).err(), Some(Status::NoMemory));
+    }
+}
+
+// Case M28: what fails is made smaller, or is an error; nothing is unmapped that is somebody else's.
+#[test]
+fn a_reservation_that_fails_is_tried_smaller() {
+    let addresses = wide();
+    for times in 0..3 {
+        fault::fail_at(0);
+        let taken = addresses.take(if times == 0 { Want::seen(PAGE) } else { Want::hidden(PAGE) });
+        assert!(fault::stop() || times == 2, "the second hidden one needs no system call");
+        assert!(taken.is_ok());
+    }
+    fault::fail_at(0);
+    let narrow = Addresses::new(NARROW, &[], &Options::default());
+    assert!(fault::stop());
+    assert!(narrow.is_ok());
+}

@@ -1,0 +1,9 @@
+//! Memory over the software GPU.
+
+mod alloc;
+mod faults;
+mod kit;
+mod map;
+mod register;
+mod scale;
+mod share;
