@@ -3,7 +3,7 @@
 use protocol::hsakmt::{GpuTileConfig, Status};
 use softgpu::Profile;
 
-use super::Program;
+use super::{PAGE, Program};
 
 #[test]
 fn clocks_count_on_every_node() {
@@ -58,6 +58,8 @@ fn a_tile_configuration_that_cannot_be_written_is_an_error() {
 fn trap_handlers_are_set_on_gpus_only() {
     let program = Program::new(Profile::Mi210);
     let engine = &program.engine;
+    assert_eq!(engine.set_trap_handler(program.gpu, 0x10_0000, PAGE, 0x10_1000, PAGE), Ok(()));
+    assert_eq!(engine.set_trap_handler(program.gpu, 0, 0, 0, 0), Ok(()));
     assert_eq!(engine.set_trap_handler(0, 0, 0, 0, 0), Err(Status::Error));
     assert_eq!(engine.set_trap_handler(2, 0, 0, 0, 0), Err(Status::InvalidNodeUnit));
 }
