@@ -15,7 +15,7 @@ use protocol::kfd::constants::SIGNAL_EVENT_LIMIT;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::engine::channel::errno_of;
-use crate::engine::{Engine, Result};
+use crate::engine::{Engine, Result, fmm};
 
 /// Bytes of the event page.
 pub(super) const PAGE_BYTES: u64 = SIGNAL_EVENT_LIMIT as u64 * 8;
@@ -79,13 +79,20 @@ impl EventPage {
 }
 
 impl Engine {
-    /// Memory for the event page that the GPUs can write: a buffer of ours, if there is a GPU. Kernels of 6.12 could
-    /// give a page of their own to processes on APUs; from 7.3 on none does.
+    /// Memory for the event page that GPUs can write: a buffer of ours, if there is a GPU of its own beside APUs.
+    /// Processes on APUs alone have the kernel's page; kernels from 7.3 on have none, and no signal events for them.
     ///
     /// # Errors
-    /// Those of reading the topology and of allocating.
+    /// `ERROR` if the topology cannot be read or there is no memory, which AMD's library does not tell apart here.
     pub(super) fn event_buffer(&self) -> Result<Option<Buffer>> {
-        Ok(None)
+        let snapshot = self.snapshot().map_err(|_| Status::Error)?;
+        if !snapshot.has_discrete_gpu() {
+            return Ok(None);
+        }
+        let fmm::EventPage { handle, address } =
+            self.alloc_event_page(PAGE_BYTES).map_err(|_| Status::Error)?;
+        let handle = NonZeroU64::new(handle).ok_or(Status::Error)?;
+        Ok(Some(Buffer { handle, address }))
     }
 
     /// Maps KFD's own event page, which is at `offset` of `/dev/kfd`.

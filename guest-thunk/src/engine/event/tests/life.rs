@@ -198,6 +198,49 @@ fn a_failed_creation_leaves_nothing_and_the_next_one_works() {
 }
 
 #[test]
+fn with_a_gpu_the_first_event_brings_a_buffer_as_event_page() {
+    // Linux 7.3 has no page of its own.
+    for kernel in [Kernel::Linux6_12, Kernel::Linux7_3] {
+        let offsets = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&offsets);
+        let engine = hooked::engine(Profile::Mi210, kernel, move |nr, bytes| {
+            if nr == u32::from(Ioctl::CreateEvent.nr()) {
+                let args = CreateEventArgs::ref_from_bytes(bytes).expect("the struct");
+                seen.lock().expect("no panic").push(args.event_page_offset);
+            }
+            None
+        });
+        let events = [create(&engine, EventType::MEMORY), signal(&engine), signal(&engine)];
+        let slots = events.each_ref().map(|event| event.get().event_data.hw_data2);
+        let page = engine.pointer_info(slots[1]).expect("a buffer");
+        assert_eq!({ page.size_in_bytes }, 32 << 10);
+        assert_eq!(slots, [0, { page.gpu_address } + 8, { page.gpu_address } + 16]);
+        let offsets = offsets.lock().unwrap();
+        assert_ne!(offsets[0], 0, "{kernel:?}");
+        assert_eq!(offsets[1..], [0, 0], "{kernel:?}");
+        assert!(engine.free_memory(page.gpu_address, 32 << 10).is_err(), "KFD keeps it");
+    }
+}
+
+// hsaKmtCreateEvent never says NO_MEMORY.
+#[test]
+fn an_event_page_that_cannot_be_had_is_an_error_and_tried_again() {
+    let mut failing = vec![Ioctl::AllocMemoryOfGpu, Ioctl::MapMemoryToGpu];
+    let engine = hooked::engine(Profile::Mi210, Kernel::Linux6_12, move |nr, _| {
+        let place = failing.iter().position(|ioctl| u32::from(ioctl.nr()) == nr)?;
+        failing.remove(place);
+        Some(Err(Errno::ENOMEM))
+    });
+    engine.acquire_system_properties().expect("page tables");
+    let created = || try_create(&engine, EventType::SIGNAL, true, false).map(|event| event.id());
+    let results: Vec<_> =
+        std::iter::repeat_with(created).take(4).filter_map(|created| created.err()).collect();
+    assert!(!results.is_empty() && results.iter().all(|status| *status == Status::Error), "{results:?}");
+    let event = signal(&engine);
+    assert!(engine.pointer_info(event.get().event_data.hw_data2).is_ok());
+}
+
+#[test]
 fn an_event_page_that_cannot_be_mapped_takes_its_event_along() {
     let mut fail = true;
     let engine = hooked::engine(Profile::CpuOnly, Kernel::Linux6_12, move |nr, _| {
