@@ -304,6 +304,7 @@ use fault::{gate, note_held};
 #[cfg(test)]
 pub(super) mod fault {
     use std::cell::Cell;
+    use std::sync::{Mutex, MutexGuard, PoisonError};
 
     use rustix::io::{self, Errno};
 
@@ -319,6 +320,12 @@ pub(super) mod fault {
 
     pub(super) fn note_held(more: u64, less: u64) {
         HELD.set(HELD.get().wrapping_add(more).wrapping_sub(less));
+    }
+
+    /// One test at a time that reserves all addresses that a small GPU reaches.
+    pub(in crate::engine::fmm) fn alone() -> MutexGuard<'static, ()> {
+        static ALONE: Mutex<()> = Mutex::new(());
+        ALONE.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lets the call number `at` from now on of this thread fail, counted from 0.

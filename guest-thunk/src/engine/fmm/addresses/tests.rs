@@ -55,6 +55,7 @@ fn chunks_without_buffers_go_except_one() {
 // Case L01, and GPUs of gfx8 that reach 40 bits.
 #[test]
 fn all_addresses_are_within_the_limits() {
+    let _alone = fault::alone();
     let addresses = narrow();
     let (base, last) = addresses.all();
     assert!(last <= LIMIT_40 && base >= PAGE);
@@ -73,6 +74,7 @@ fn all_addresses_are_within_the_limits() {
 
 #[test]
 fn a_fixed_address_is_given_once() {
+    let _alone = fault::alone();
     let narrow = narrow();
     let inside = narrow.all().0 + (64 << 20);
     // Where the kernel puts no other thread's mapping meanwhile.
@@ -89,6 +91,7 @@ fn a_fixed_address_is_given_once() {
 
 #[test]
 fn memory_in_the_arena_is_gone_when_its_addresses_come_back() {
+    let _alone = fault::alone();
     let addresses = narrow();
     let va = addresses.take(Want::seen(2 * PAGE)).unwrap();
     let start = va.start();
@@ -115,6 +118,7 @@ fn numbers_are_outside_of_all_apertures() {
 // Case M01.
 #[test]
 fn sizes_that_cannot_be_are_no_memory() {
+    let _alone = fault::alone();
     for addresses in [wide(), narrow()] {
         for size in [0, 0x7fff_ffff_f000, 0xffff_ffff_ffff_f000] {
             assert_eq!(addresses.take(Want::seen(size)).err(), Some(Status::NoMemory));
@@ -128,6 +132,7 @@ fn sizes_that_cannot_be_are_no_memory() {
 // Case M28: what fails is made smaller, or is an error; nothing is unmapped that is somebody else's.
 #[test]
 fn a_reservation_that_fails_is_tried_smaller() {
+    let _alone = fault::alone();
     let addresses = wide();
     for times in 0..3 {
         fault::fail_at(0);

@@ -33,6 +33,7 @@ const NEVER: u32 = u32::MAX;
 pub(super) struct Plan {
     /// How many ioctls and mmaps from now on go well.
     countdown: AtomicU32,
+    shape: Shape,
     buffers: AtomicUsize,
     calls: Mutex<Vec<Ioctl>>,
 }
@@ -81,11 +82,39 @@ impl Plan {
     }
 }
 
+/// How the machine differs from its profile.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Shape {
+    /// The GPU's first and last address.
+    pub(super) gpuvm: Option<(u64, u64)>,
+    /// The GPU is part of a node with a CPU.
+    pub(super) combined: bool,
+    /// The kernel has only the old call for apertures.
+    pub(super) old: bool,
+}
+
+impl Shape {
+    fn aperture(self, call: &dyn Call, args: &[u8]) -> Result<(), Errno> {
+        let Some((base, limit)) = self.gpuvm else { return Ok(()) };
+        let list = u64::from_le_bytes(args[..8].try_into().unwrap());
+        // Of the first GPU, in `struct kfd_process_device_apertures`.
+        call.mem().write(list + 32, &base.to_le_bytes())?;
+        call.mem().write(list + 40, &limit.to_le_bytes())?;
+        Ok(())
+    }
+}
+
 struct Device(Arc<dyn Kfd>, Arc<Plan>);
 
 impl Kfd for Device {
     fn topology(&self) -> Result<Tree, Errno> {
-        self.0.topology()
+        let mut tree = self.0.topology()?;
+        if self.1.shape.combined {
+            let properties = tree.files.get_mut("nodes/1/properties").unwrap();
+            let text = String::from_utf8(properties.clone()).unwrap();
+            *properties = text.replace("cpu_cores_count 0\n", "cpu_cores_count 4\n").into_bytes();
+        }
+        Ok(tree)
     }
 
     fn attach(&self, caller: Caller) -> Result<Arc<dyn Process>, Errno> {
@@ -114,7 +143,13 @@ impl Process for Space {
         if !matches!(ioctl, Some(Ioctl::FreeMemoryOfGpu | Ioctl::UnmapMemoryFromGpu)) {
             self.1.gate()?;
         }
+        if ioctl == Some(Ioctl::GetProcessAperturesNew) && self.1.shape.old {
+            return Err(Errno::EINVAL);
+        }
         let done = self.0.ioctl(file, request, args, call)?;
+        if ioctl == Some(Ioctl::GetProcessAperturesNew) {
+            self.1.shape.aperture(call, args)?;
+        }
         if let Some(ioctl) = ioctl {
             self.1.note(ioctl);
         }
@@ -148,7 +183,12 @@ impl Kit {
 
     /// One whose topology nobody has asked for.
     pub(super) fn raw(profile: Profile, kernel: Kernel, options: Options) -> Self {
-        let plan = Arc::new(Plan { countdown: AtomicU32::new(NEVER), ..Plan::default() });
+        Self::shaped(profile, kernel, options, Shape::default())
+    }
+
+    /// The same on another machine than the profile's.
+    pub(super) fn shaped(profile: Profile, kernel: Kernel, options: Options, shape: Shape) -> Self {
+        let plan = Arc::new(Plan { countdown: AtomicU32::new(NEVER), shape, ..Plan::default() });
         let device: Arc<dyn Kfd> =
             Arc::new(Device(rig::device_with_kernel(profile, kernel), Arc::clone(&plan)));
         let engine = Engine::new(&device, Arc::new(LocalMem), options).expect("the software GPU opens");

@@ -6,4 +6,5 @@ mod kit;
 mod map;
 mod register;
 mod scale;
+mod shapes;
 mod share;
