@@ -37,7 +37,6 @@ use arc_swap::ArcSwapOption;
 
 use super::{Engine, Options};
 use buffers::{Buffer, Life, Nodes, Table};
-#[allow(unused_imports, reason = "events are to use it")]
 pub(crate) use internal::EventPage;
 pub(crate) use machine::GpuApertures;
 use machine::Machine;
