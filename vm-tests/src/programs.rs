@@ -63,6 +63,25 @@ pub fn softgpu() -> Result<PathBuf> {
     })
 }
 
+/// The directory of our `libhsakmt.so.1`, built in the profile of the running test by `scripts/build-lib`, as a user
+/// builds it.
+///
+/// # Errors
+/// If the script fails; the error holds its messages.
+pub fn thunk_dir() -> Result<PathBuf> {
+    let test = env::current_exe().map_err(Error::system("find the running program"))?;
+    let dir = test.ancestors().nth(2).and_then(Path::file_name).and_then(|name| name.to_str());
+    let profile = match dir {
+        Some("debug") | None => "dev",
+        Some(profile) => profile,
+    };
+    let script = crate_dir().join("../scripts/build-lib");
+    let mut build = Command::new(&script);
+    build.args(["--profile", profile]).env_remove("CARGO_ENCODED_RUSTFLAGS");
+    command::succeed(&mut build, BUILD)?;
+    Ok(target_dir().join("dist/lib"))
+}
+
 /// Compiles a C file of `vm-tests/c`, or all C files of a directory there, and returns the program's path.
 ///
 /// `flags` go to the compiler after the files, so libraries (`-lhsakmt`) and `-static` may stand in them.

@@ -17,7 +17,7 @@ pub struct Connection {
     pub mem: Arc<dyn UserMem>,
     /// Called in a forked child: lets go of what it inherited of the connection (descriptors), without taking a
     /// lock, which another thread of the parent may have held at the fork.
-    pub abandon: fn(&dyn Kfd),
+    pub abandon: Box<dyn Fn() + Send + Sync>,
 }
 
 /// What `hsaKmtOpenKFD` found.
@@ -61,8 +61,7 @@ struct Instance {
 
 struct Connected {
     engine: Engine,
-    device: Arc<dyn Kfd>,
-    abandon: fn(&dyn Kfd),
+    abandon: Box<dyn Fn() + Send + Sync>,
 }
 
 impl Default for Library {
@@ -96,18 +95,22 @@ impl Library {
             let Connection { device, mem, abandon } = connect()?;
             let engine = Engine::new(&device, mem, options())?;
             // Nobody else sets it: this is the only place, under the lock.
-            let _ = instance.connected.set(Connected { engine, device, abandon });
+            let _ = instance.connected.set(Connected { engine, abandon });
         }
         instance.count.store(more, Ordering::Release);
         Ok(if count == 0 { Opened::First } else { Opened::Again })
     }
 
-    /// One user less.
+    /// One user less. A forked child that has not opened the library itself gives back what it inherited of its parent's
+    /// count, so that code that runs at exit in both need not know which it is in.
     ///
     /// # Errors
     /// `KERNEL_IO_CHANNEL_NOT_OPENED` if it is not open.
     pub fn close(&self) -> Result<Closed> {
-        let instance = self.live_instance().ok_or(Status::KernelIoChannelNotOpened)?;
+        let instance = self.instance().ok_or(Status::KernelIoChannelNotOpened)?;
+        if instance.forked.load(Ordering::Acquire) {
+            return instance.close_inherited();
+        }
         let _changing = instance.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let count = instance.count.load(Ordering::Relaxed);
         let less = count.checked_sub(1).ok_or(Status::KernelIoChannelNotOpened)?;
@@ -169,13 +172,23 @@ impl Library {
                 continue;
             }
             if let Some(connected) = old.and_then(|old| old.connected.get()) {
-                (connected.abandon)(&*connected.device);
+                (connected.abandon)();
             }
         }
     }
 }
 
 impl Instance {
+    /// Counts alone: the parent's lock may be held for ever in this child, and its engine is not the child's to close.
+    fn close_inherited(&self) -> Result<Closed> {
+        let less = |count: u32| count.checked_sub(1);
+        match self.count.fetch_update(Ordering::AcqRel, Ordering::Acquire, less) {
+            Ok(1) => Ok(Closed::Last),
+            Ok(_) => Ok(Closed::StillOpen),
+            Err(_) => Err(Status::KernelIoChannelNotOpened),
+        }
+    }
+
     fn new(pid: u32) -> Self {
         Self {
             pid,
@@ -208,10 +221,14 @@ mod tests {
     static ABANDONED: AtomicUsize = AtomicUsize::new(0);
 
     fn connect() -> Result<Connection> {
-        let abandon: fn(&dyn Kfd) = |_| {
+        let abandon = || {
             ABANDONED.fetch_add(1, Ordering::SeqCst);
         };
-        Ok(Connection { device: rig::device(Profile::Mi210), mem: Arc::new(LocalMem), abandon })
+        Ok(Connection {
+            device: rig::device(Profile::Mi210),
+            mem: Arc::new(LocalMem),
+            abandon: Box::new(abandon),
+        })
     }
 
     fn open(library: &Library) -> Result<Opened> {
@@ -260,6 +277,7 @@ mod tests {
         let before = ABANDONED.load(Ordering::SeqCst);
         library.forked();
         assert!(library.engine().is_err());
+        assert_eq!(library.close(), Ok(Closed::Last), "what it inherited");
         assert_eq!(library.close(), Err(Status::KernelIoChannelNotOpened));
         assert_eq!(open(&library), Ok(Opened::First));
         assert_ne!(std::ptr::from_ref(library.engine().unwrap()), parents);

@@ -59,7 +59,8 @@ impl Engine {
     /// interface; `ERROR` if it has none.
     pub fn new(device: &Arc<dyn Kfd>, mem: Arc<dyn UserMem>, options: Options) -> Result<Self> {
         let channel = Channel::open(Arc::clone(device), mem).map_err(|errno| {
-            log::error!("/dev/kfd cannot be opened: {errno}");
+            // The transport has said why, in words.
+            log::debug!("/dev/kfd cannot be opened: {errno}");
             Status::KernelIoChannelNotOpened
         })?;
         let version = read_version(&channel)?;

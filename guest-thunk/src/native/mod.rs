@@ -109,6 +109,7 @@ impl UserMem for KernelReaches {
 /// What the processes of one [`Native`] have in common.
 struct Device {
     paths: Paths,
+    open_render_node: RenderOpener,
     files: Files,
     fork: ForkMark,
     processes: AtomicU64,
@@ -117,13 +118,23 @@ struct Device {
     told: AtomicI32,
 }
 
+/// How a render node is opened: `open(2)`, read and write, close-on-exec.
+pub type RenderOpener = fn(&Path) -> std::io::Result<OwnedFd>;
+
 impl Native {
     /// Opens nothing yet.
     #[must_use]
     pub fn new(paths: Paths) -> Self {
+        Self::with_render_opener(paths, |path| Ok(open_device(path)?))
+    }
+
+    /// Opens nothing yet. Render nodes are opened by somebody else: KFD's address space hangs on the open file, so whoever
+    /// shares the GPU with this process (libdrm) has to share that too.
+    #[must_use]
+    pub fn with_render_opener(paths: Paths, open_render_node: RenderOpener) -> Self {
         let (files, fork) = (Files::new(), ForkMark::new());
         let (processes, told) = (AtomicU64::new(0), AtomicI32::new(0));
-        Self { device: Arc::new(Device { paths, files, fork, processes, told }) }
+        Self { device: Arc::new(Device { paths, open_render_node, files, fork, processes, told }) }
     }
 
     /// In a forked child: closes the descriptors that it inherited. The parent's files are untouched, and no
@@ -180,7 +191,12 @@ impl Device {
     /// `open(2)` of a device node, with a message for whoever has to act if it fails.
     fn open(&self, node: Node) -> Result<OwnedFd, Errno> {
         let path = self.paths.node(node);
-        open_device(&path).inspect_err(|&errno| self.tell(node, errno))
+        let opened = match node {
+            Node::Kfd => open_device(&path),
+            Node::Render(_) => (self.open_render_node)(&path)
+                .map_err(|error| error.raw_os_error().and_then(Errno::from_raw).unwrap_or(Errno::EIO)),
+        };
+        opened.inspect_err(|&errno| self.tell(node, errno))
     }
 
     /// Says once what is wrong. A render node that is missing or denied is normal: so are GPUs hidden from

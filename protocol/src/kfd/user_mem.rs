@@ -49,6 +49,15 @@ pub trait UserMem: Send + Sync {
     /// that is empty or not page-aligned, `EOPNOTSUPP` for memory that cannot be shared, or where the
     /// transport has no way to share.
     fn share(&self, addr: u64, len: u64, writable: bool) -> Result<Vec<Shared>, Errno>;
+
+    /// Where memory is that has been shared already. Nothing is made shared for the answer; this default is for memory
+    /// with which [`UserMem::share`] has nothing to do.
+    ///
+    /// # Errors
+    /// Any, where part of the range is not shared or not mapped.
+    fn shared(&self, addr: u64, len: u64) -> Result<Vec<Shared>, Errno> {
+        self.share(addr, len, false)
+    }
 }
 
 /// One piece of a range shared by [`UserMem::share`].

@@ -52,21 +52,24 @@ impl Engine {
         Ok(address)
     }
 
-    /// Memory for the event page, on the first GPU and mapped to it. The CPU has no right to it: KFD alone reads it,
-    /// and GPUs write it.
+    /// Memory for the event page, on the first GPU and mapped to it. GPUs write it and KFD reads it; programs look at
+    /// their events' slots too, where the device can show it to the CPU.
     ///
     /// # Errors
     /// `ERROR` without a discrete GPU and if KFD refuses, `NO_MEMORY`.
     pub(crate) fn alloc_event_page(&self, size: u64) -> Result<EventPage> {
         let machine = self.machine()?;
         let gpu = machine.gpus.first().filter(|_| machine.discrete).ok_or(Status::Error)?;
-        let va = machine.addresses.take(Want { coherent: true, ..Want::hidden(size) })?;
+        let va = machine.addresses.take(Want { coherent: true, ..Want::seen(size) })?;
         let flags = AllocFlags::GTT | AllocFlags::WRITABLE | AllocFlags::EXECUTABLE | AllocFlags::COHERENT;
         let ask = Ask { gpu_id: gpu.gpu_id, va: va.start(), size, flags, userptr: 0 };
         let bo = Bo::new(&self.channel, ask).map_err(|errno| {
             log::warn!("KFD has no {size} bytes for the event page: {errno}");
             crate::engine::status_of(errno)
         })?;
+        if let Err(status) = self.map_for_cpu(&va, gpu.render, bo.mmap_offset, 0, size, Access::ReadWrite) {
+            log::debug!("the event page is not for the CPU: {status}");
+        }
         let (handle, address) = (bo.handle(), va.start());
         let flags = MemFlags::NON_PAGED;
         let life = Life::new(Some(handle), Some(va));

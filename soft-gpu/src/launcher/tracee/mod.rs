@@ -207,6 +207,10 @@ impl UserMem for TraceeMem {
     fn share(&self, addr: u64, len: u64, writable: bool) -> Result<Vec<Shared>, Errno> {
         session::share(&self.inner, None, Range { addr, len, writable })
     }
+
+    fn shared(&self, addr: u64, len: u64) -> Result<Vec<Shared>, Errno> {
+        session::shared(&self.inner, self.inner.pid, addr, len)
+    }
 }
 
 /// The memory of a process as a call of one of its threads sees it: through that thread, so that a process
@@ -247,6 +251,10 @@ impl UserMem for CallMem {
     /// `ERESTARTSYS` where the calling thread itself is needed: see the [module](self).
     fn share(&self, addr: u64, len: u64, writable: bool) -> Result<Vec<Shared>, Errno> {
         session::share(&self.mem.inner, Some(self.tid), Range { addr, len, writable })
+    }
+
+    fn shared(&self, addr: u64, len: u64) -> Result<Vec<Shared>, Errno> {
+        session::shared(&self.mem.inner, self.tid, addr, len)
     }
 }
 

@@ -68,6 +68,13 @@ pub fn share(inner: &Arc<Inner>, caller: Option<u32>, range: Range) -> Result<Ve
     Err(Errno::EBUSY)
 }
 
+/// Where a range is, if all of it is shared already; `ENODATA` if not.
+pub fn shared(inner: &Arc<Inner>, task: u32, addr: u64, len: u64) -> Result<Vec<Shared>, Errno> {
+    let plan =
+        Plan::make(inner, task, Range { addr, len, writable: false }).map_err(|error| error.errno())?;
+    if plan.private.is_empty() { Ok(plan.hand_out(inner)) } else { Err(Errno::ENODATA) }
+}
+
 /// The result of the conversion, or `None` if the caller's own thread has to go back first.
 fn wait(inner: &Inner, caller: Option<u32>, reports: &Receiver<Report>) -> Option<Result<(), ConvertError>> {
     loop {

@@ -223,7 +223,7 @@ fn is_current(mem: &dyn UserMem, page: u64, range: &Range) -> bool {
         return true;
     }
     // Memory that is shared already is found again where it was; anything else is new.
-    let Ok(pieces) = mem.share(addr, size, false) else { return false };
+    let Ok(pieces) = mem.shared(addr, size) else { return false };
     let now = Backing::of(&pieces);
     now.iter().all(|piece| Backing::at(&range.backing, piece.addr) == Some(piece.file))
 }

@@ -27,7 +27,8 @@ pub(super) fn set(cx: &Cx<'_>, addr: u64, size: u64, list: &[SvmAttribute]) -> R
     state.add_ranges(cx, first, last, xnack)?;
     let mut result = Ok(());
     for page in state.svm.meeting(first, last) {
-        let Some(mut attrs) = state.svm.get(page).map(|range| range.attrs) else { continue };
+        let Some(before) = state.svm.get(page).map(|range| range.attrs) else { continue };
+        let mut attrs = before;
         let update = state.apply_attrs(&mut attrs, list, xnack);
         let Some(range) = state.svm.get_mut(page) else { continue };
         range.attrs = attrs;
@@ -35,6 +36,12 @@ pub(super) fn set(cx: &Cx<'_>, addr: u64, size: u64, list: &[SvmAttribute]) -> R
         if (update || moved || xnack)
             && let Err(errno) = state.map_range(cx.call.mem(), page, xnack)
         {
+            if errno == Errno::ERESTARTSYS {
+                // The call is made again, and must find this range as it was: one whose attributes are set already is
+                // not mapped anew.
+                state.svm.get_mut(page).into_iter().for_each(|range| range.attrs = before);
+                return Err(errno);
+            }
             result = Err(errno);
         }
     }

@@ -1,0 +1,23 @@
+//! The entry points of `hsakmt.h`, by area. Each converts its arguments, calls the engine, and converts the result back.
+
+mod debug;
+mod event;
+mod lifetime;
+mod memory;
+mod queue;
+mod refused;
+mod svm;
+mod topology;
+
+pub(crate) use refused::REFUSED;
+
+/// The entry points that do what `hsakmt.h` says, by area.
+pub(crate) const AREAS: [(&str, &[&str]); 7] = [
+    ("open and close", lifetime::NAMES),
+    ("topology", topology::NAMES),
+    ("memory", memory::NAMES),
+    ("queues", queue::NAMES),
+    ("events", event::NAMES),
+    ("shared virtual memory", svm::NAMES),
+    ("debugging", debug::NAMES),
+];

@@ -1,0 +1,107 @@
+//! Names that are exported and not there yet. Programs that link them start; a call is answered by a status, and the log
+//! names it.
+
+use std::ffi::c_int;
+
+use protocol::hsakmt::Status;
+
+use crate::guard::refuse;
+use crate::library;
+
+refuse! {
+    LATER, library::engine(), Status::NotSupported, "this function is not supported yet":
+    hsaKmtGetNodeWallclockFrequency hsaKmtImportExternalSemaphore hsaKmtDestroyExternalSemaphore
+    hsaKmtQueueSignalExternalSemaphore hsaKmtQueueWaitExternalSemaphore
+ hsaKmtDbgWavefrontControl hsaKmtDbgAddressWatch hsaKmtDbgEnable hsaKmtDbgDisable
+    hsaKmtDbgGetDeviceData hsaKmtDbgGetQueueData hsaKmtPmcGetCounterProperties hsaKmtPmcRegisterTrace
+    hsaKmtPmcUnregisterTrace hsaKmtPmcAcquireTraceAccess hsaKmtPmcReleaseTraceAccess hsaKmtPmcStartTrace
+    hsaKmtPmcQueryTrace hsaKmtPmcStopTrace hsaKmtUnmapGraphicHandle
+    hsaKmtDebugTrapIoctl hsaKmtGetCoreRuntimeInfo hsaKmtGetCoreDeviceInfo hsaKmtSPMAcquire hsaKmtSPMRelease
+    hsaKmtSPMSetDestBuffer hsaKmtReplaceAsanHeaderPage hsaKmtReturnAsanHeaderPage
+    hsaKmtPcSamplingQueryCapabilities hsaKmtPcSamplingCreate hsaKmtPcSamplingDestroy hsaKmtPcSamplingStart
+    hsaKmtPcSamplingStop hsaKmtPcSamplingSupport hsaKmtAisReadWriteFile hsaKmtHandleImport
+    hsaKmtHandleExport hsaKmtMemoryVaMap hsaKmtMemoryVaUnmap hsaKmtMemHandleFree
+    hsaKmtMemHandleFreePreserveMetadata hsaKmtMemoryGetCpuAddr hsaKmtMemoryCpuMap hsaKmtSetSigbusDelay
+    hsaKmtGetAmdGPUDeviceFd hsaKmtSetPersistingCacheSize hsaKmtCreateQueueV2
+    hsaKmtRegisterGraphicsHandleToNodesExt hsaKmtReportQueue hsaKmtQueueRingDoorbell hsaKmtModelEnabled
+    hsaKmtGetMemoryHandle hsaKmtGetClockCountersPrecise hsaKmtQueryDmaBufInfo
+}
+
+refuse! {
+    CONTEXTS, Ok(()), Status::NotSupported, "secondary contexts are not supported yet":
+    hsaKmtOpenKFDCtx hsaKmtCloseKFDCtx hsaKmtOpenSecondaryKFDCtx hsaKmtCloseSecondaryKFDCtx
+    hsaKmtAcquireSystemPropertiesCtx hsaKmtReleaseSystemPropertiesCtx hsaKmtGetNodePropertiesCtx
+    hsaKmtGetNodeMemoryPropertiesCtx hsaKmtGetNodeCachePropertiesCtx hsaKmtGetNodeIoLinkPropertiesCtx
+    hsaKmtCreateEventCtx hsaKmtDestroyEventCtx hsaKmtSetEventCtx hsaKmtResetEventCtx
+    hsaKmtQueryEventStateCtx hsaKmtWaitOnEventCtx hsaKmtWaitOnEvent_ExtCtx hsaKmtWaitOnMultipleEventsCtx
+    hsaKmtWaitOnMultipleEvents_ExtCtx hsaKmtCreateQueueCtx hsaKmtCreateQueueExtCtx hsaKmtCreateQueueV2Ctx
+    hsaKmtUpdateQueueCtx hsaKmtDestroyQueueCtx hsaKmtSetQueueCUMaskCtx hsaKmtGetQueueInfoCtx
+    hsaKmtSetMemoryPolicyCtx hsaKmtAllocMemoryCtx hsaKmtAllocMemoryAlignCtx hsaKmtFreeMemoryCtx
+    hsaKmtAvailableMemoryCtx hsaKmtRegisterMemoryCtx hsaKmtRegisterMemoryToNodesCtx
+    hsaKmtRegisterMemoryWithFlagsCtx hsaKmtRegisterGraphicsHandleToNodesCtx
+    hsaKmtRegisterGraphicsHandleToNodesExtCtx hsaKmtExportDMABufHandleCtx hsaKmtShareMemoryCtx
+    hsaKmtRegisterSharedHandleCtx hsaKmtRegisterSharedHandleToNodesCtx hsaKmtDeregisterMemoryCtx
+    hsaKmtMapMemoryToGPUCtx hsaKmtMapMemoryToGPUNodesCtx hsaKmtUnmapMemoryToGPUCtx
+    hsaKmtUnmapGraphicHandleCtx hsaKmtGetAMDGPUDeviceHandleCtx hsaKmtSetTrapHandlerCtx
+    hsaKmtGetTileConfigCtx hsaKmtQueryPointerInfoCtx hsaKmtSetMemoryUserDataCtx hsaKmtAllocQueueGWSCtx
+    hsaKmtRuntimeEnableCtx hsaKmtRuntimeDisableCtx hsaKmtGetRuntimeCapabilitiesCtx hsaKmtDbgEnableCtx
+    hsaKmtDbgDisableCtx hsaKmtDbgGetDeviceDataCtx hsaKmtDbgGetQueueDataCtx
+    hsaKmtCheckRuntimeDebugSupportCtx hsaKmtDebugTrapIoctlCtx hsaKmtGetClockCountersCtx
+    hsaKmtPmcGetCounterPropertiesCtx hsaKmtPmcRegisterTraceCtx hsaKmtPmcUnregisterTraceCtx
+    hsaKmtPmcAcquireTraceAccessCtx hsaKmtPmcReleaseTraceAccessCtx hsaKmtSVMSetAttrCtx hsaKmtSVMGetAttrCtx
+    hsaKmtSetXNACKModeCtx hsaKmtGetXNACKModeCtx hsaKmtOpenSMICtx hsaKmtReplaceAsanHeaderPageCtx
+    hsaKmtReturnAsanHeaderPageCtx hsaKmtAllocMemoryHostGttCtx hsaKmtSetPersistingCacheSizeCtx
+    hsaKmtQueryDmaBufInfoCtx
+}
+
+refuse! {
+    NEVER, Ok(()), Status::NotImplemented, "AMD's library never had this function":
+    hsaKmtProcessVMRead hsaKmtProcessVMWrite hsaKmtMapGraphicHandle
+}
+
+refuse! {
+    VIRTIO, Ok(()), Status::KernelIoChannelNotOpened, "there is no virtio device in this process":
+    vhsaKmtOpenKFD vhsaKmtCloseKFD vhsaKmtAllocMemory vhsaKmtAllocMemoryAlign vhsaKmtFreeMemory
+    vhsaKmtMapMemoryToGPUNodes vhsaKmtUnmapMemoryToGPU vhsaKmtAvailableMemory vhsaKmtMapMemoryToGPU
+    vhsaKmtRegisterMemoryWithFlags vhsaKmtRegisterMemory vhsaKmtRegisterMemoryToNodes
+    vhsaKmtDeregisterMemory vhsaKmtGetVersion vhsaKmtAcquireSystemProperties vhsaKmtReleaseSystemProperties
+    vhsaKmtGetNodeProperties vhsaKmtGetXNACKMode vhsaKmtSetXNACKMode vhsaKmtRuntimeEnable
+    vhsaKmtRuntimeDisable vhsaKmtGetNodeMemoryProperties vhsaKmtGetNodeCacheProperties
+    vhsaKmtGetNodeIoLinkProperties vhsaKmtGetClockCounters vhsaKmtGetAMDGPUDeviceHandle
+    vhsaKmtQueryPointerInfo vhsaKmtGetTileConfig vhsaKmtCreateEvent vhsaKmtDestroyEvent vhsaKmtSetEvent
+    vhsaKmtResetEvent vhsaKmtQueryEventState vhsaKmtWaitOnMultipleEvents vhsaKmtWaitOnEvent
+    vhsaKmtWaitOnEvent_Ext vhsaKmtWaitOnMultipleEvents_Ext vhsaKmtSetTrapHandler vhsaKmtCreateQueue
+    vhsaKmtCreateQueueExt vhsaKmtCreateQueueV2 vhsaKmtDestroyQueue vhsaKmtUpdateQueue vhsaKmtGetQueueInfo
+    vhsaKmtSetQueueCUMask vhsaKmtAllocQueueGWS vhsaKmtRegisterGraphicsHandleToNodes
+    vhsaKmtRegisterGraphicsHandleToNodesExt vhsaKmtMapGraphicHandle vhsaKmtUnmapGraphicHandle
+    vhsaKmtExportDMABufHandle vhsaKmtGetRuntimeCapabilities vhsaKmtShareMemory vhsaKmtRegisterSharedHandle
+    vhsaKmtRegisterSharedHandleToNodes vhsaKmtSetMemoryPolicy vhsaKmtSetMemoryUserData vhsaKmtSVMGetAttr
+    vhsaKmtSVMSetAttr vhsaKmtReplaceAsanHeaderPage vhsaKmtReturnAsanHeaderPage vhsaKmtAisReadWriteFile
+    vhsaKmtProcessVMRead vhsaKmtProcessVMWrite vhsaKmtModelEnabled vhsaKmtOpenSMI vhsaKmtSPMAcquire
+    vhsaKmtSPMRelease vhsaKmtSPMSetDestBuffer vhsaKmtVirtioMapHandleToVA vhsaKmtVirtioUnmapHandleFromVA
+}
+
+/// Declares libdrm's functions of the virtio transport.
+macro_rules! refuse_drm {
+    ($($name:ident)*) => {$(
+        #[doc = concat!("`", stringify!($name), "`: there is no virtio device in this process.")]
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $name() -> c_int {
+            log::warn!(concat!(stringify!($name), ": there is no virtio device in this process"));
+            -libc::ENODEV
+        }
+    )*
+        /// These names, and why they are refused.
+        pub(crate) const VIRTIO_DRM: (&str, &[&str]) =
+            ("there is no virtio device in this process", &[$(stringify!($name)),*]);
+    };
+}
+
+refuse_drm! {
+    vamdgpu_query_gpu_info vamdgpu_device_initialize vamdgpu_device_deinitialize vamdgpu_device_get_fd
+    vdrmCommandWriteRead vamdgpu_bo_cpu_map vamdgpu_bo_free vamdgpu_bo_export vamdgpu_bo_import
+    vamdgpu_bo_va_op vamdgpu_bo_query_info vamdgpu_bo_set_metadata
+}
+
+/// All of them.
+pub(crate) const REFUSED: [(&str, &[&str]); 5] = [LATER, CONTEXTS, NEVER, VIRTIO, VIRTIO_DRM];

@@ -1,0 +1,82 @@
+//! What every entry point has in common: a panic boundary, a trace line, and the status as C's number.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use hsakmt::Result;
+use protocol::hsakmt::Status;
+
+/// `HSAKMT_STATUS_SUCCESS`.
+pub const SUCCESS: u32 = 0;
+
+/// Runs the body of the entry point `name`.
+///
+/// A panic is a defect of ours. It must not unwind into C, and the caller gets `ERROR` and a line in the log.
+pub fn guard(name: &str, body: impl FnOnce() -> Result<()>) -> u32 {
+    let status = match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(())) => SUCCESS,
+        Ok(Err(status)) => {
+            log::debug!("{name}: {status} ({})", status.code());
+            status.code()
+        }
+        Err(_) => {
+            log::error!("{name} failed on a defect of this library; the call is abandoned");
+            Status::Error.code()
+        }
+    };
+    log::trace!("{name} returns {status}");
+    status
+}
+
+/// Declares entry points of `hsakmt.h`: `fn name(arguments) { body that gives Result<()> }`.
+macro_rules! entry {
+    ($(
+        $(#[$doc:meta])*
+        fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $body:block
+    )*) => {$(
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// Pointers are what `hsakmt.h` asks for: NULL, or valid for what the other arguments say.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($arg: $ty),*) -> u32 {
+            log::trace!(concat!(stringify!($name), "{:?}"), ($(&$arg,)*));
+            $crate::guard::guard(stringify!($name), move || -> hsakmt::Result<()> { $body })
+        }
+    )*
+        /// The names of these entry points.
+        pub(crate) const NAMES: &[&str] = &[$(stringify!($name)),*];
+    };
+}
+
+/// Declares names that are exported and not there yet: they answer one status, and the log names them. `$first` comes
+/// before that.
+macro_rules! refuse {
+    ($names:ident, $first:expr, $status:expr, $why:literal: $($name:ident)*) => {$(
+        #[doc = concat!("`", stringify!($name), "`: ", $why, ".")]
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $name() -> u32 {
+            $crate::guard::guard(stringify!($name), || {
+                $first?;
+                log::warn!(concat!(stringify!($name), ": ", $why));
+                Err($status)
+            })
+        }
+    )*
+        /// These names, and why they are refused.
+        pub(crate) const $names: (&str, &[&str]) = ($why, &[$(stringify!($name)),*]);
+    };
+}
+
+pub(crate) use {entry, refuse};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_a_status() {
+        assert_eq!(guard("a panic", || panic!("on purpose")), Status::Error.code());
+        assert_eq!(guard("success", || Ok(())), SUCCESS);
+        assert_eq!(guard("failure", || Err(Status::NotSupported)), 11);
+    }
+}

@@ -1,0 +1,70 @@
+//! Where the library's messages go: standard error, or a file.
+//!
+//! | variable | |
+//! |---|---|
+//! | `KFDVIRT_LOG` | `off`, `error`, `warn`, `info`, `debug`, `trace`, or a filter such as `hsakmt::engine::fmm=debug` |
+//! | `KFDVIRT_LOG_FILE` | a file to append to, instead of standard error |
+//! | `HSAKMT_DEBUG_LEVEL` | AMD's: 3 error, 4 warning, 6 info, 7 debug; `KFDVIRT_LOG` goes before it |
+//!
+//! Unset, errors are shown: they say why a device cannot be opened.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::sync::Once;
+
+use env_logger::{Builder, Target};
+use log::LevelFilter;
+
+static SET_UP: Once = Once::new();
+
+/// Sets the log up at the first call; later ones do nothing.
+pub fn set_up() {
+    SET_UP.call_once(|| {
+        let mut builder = Builder::new();
+        let level = std::env::var("HSAKMT_DEBUG_LEVEL").ok();
+        builder.filter_level(level_of_amd(level.as_deref()));
+        if let Ok(filter) = std::env::var("KFDVIRT_LOG") {
+            builder.parse_filters(&filter);
+        }
+        if let Some(file) = log_file() {
+            builder.target(Target::Pipe(Box::new(file)));
+        }
+        // Fails where there is a logger already, which is then the one to use.
+        let _ = builder.try_init();
+    });
+}
+
+/// The level for AMD's number; errors only where it says nothing.
+fn level_of_amd(number: Option<&str>) -> LevelFilter {
+    match number.map(str::trim).map(str::parse) {
+        Some(Ok(4 | 5)) => LevelFilter::Warn,
+        Some(Ok(6)) => LevelFilter::Info,
+        Some(Ok(7)) => LevelFilter::Debug,
+        Some(Ok(_) | Err::<i32, _>(_)) | None => LevelFilter::Error,
+    }
+}
+
+/// A program with more rights than its user (set-user-id) writes no file that the user's environment names.
+fn log_file() -> Option<File> {
+    let path = std::env::var_os("KFDVIRT_LOG_FILE")?;
+    // SAFETY: getauxval only reads the process's auxiliary vector.
+    if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
+        return None;
+    }
+    OpenOptions::new().append(true).create(true).custom_flags(libc::O_CLOEXEC).open(path).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amds_numbers_are_levels() {
+        assert_eq!(level_of_amd(None), LevelFilter::Error);
+        assert_eq!(level_of_amd(Some("3")), LevelFilter::Error);
+        assert_eq!(level_of_amd(Some("4")), LevelFilter::Warn);
+        assert_eq!(level_of_amd(Some(" 6 ")), LevelFilter::Info);
+        assert_eq!(level_of_amd(Some("7")), LevelFilter::Debug);
+        assert_eq!(level_of_amd(Some("loud")), LevelFilter::Error);
+    }
+}
