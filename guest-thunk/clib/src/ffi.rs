@@ -62,8 +62,11 @@ impl<T: Copy> Out<T> {
 
     /// Gives several results in a row.
     pub fn set_all(self, values: &[T]) {
-        for (index, value) in values.iter().enumerate() {
-            Out(self.0.wrapping_add(index)).set(*value);
+        if !self.0.is_null() {
+            let (from, to) = (values.as_ptr().cast::<u8>(), self.0.cast::<u8>());
+            // SAFETY: the pointer is not NULL, so by the caller's promise (see the module) that many values can be written
+            // there, and nobody else uses that memory; bytes need no alignment.
+            unsafe { std::ptr::copy_nonoverlapping(from, to, size_of_val(values)) };
         }
     }
 }
@@ -92,9 +95,10 @@ impl<T: HsaStruct> Struct<T> {
         // No generation has more bytes than the newest, which is `T`.
         let mut storage = T::new_zeroed();
         let size = LAYOUT.size_of::<T>();
-        for (index, byte) in storage.as_mut_bytes().iter_mut().take(size).enumerate() {
-            *byte = In(self.0.wrapping_add(index).cast_const()).get()?;
-        }
+        let room = storage.as_mut_bytes().get_mut(..size).unwrap_or_default();
+        // SAFETY: the pointer is not NULL, so by the caller's promise (see the module) the struct can be read there, in the
+        // caller's layout, whose size this is; `room` has as many bytes, of our own.
+        unsafe { std::ptr::copy_nonoverlapping(self.0, room.as_mut_ptr(), room.len()) };
         let bytes = storage.as_bytes().get(..size).unwrap_or_default();
         LAYOUT.decode(bytes).map_err(|_| Status::InvalidParameter)
     }
