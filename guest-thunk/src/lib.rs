@@ -3,8 +3,12 @@
 //! [`engine`] is written once and knows no transport: it reaches the device through [`protocol::kfd::Kfd`]
 //! alone. [`native`] is that trait over the kernel's `/dev/kfd`.
 
-#[allow(dead_code, reason = "parts of the engine are not in yet")]
 pub mod engine;
 pub mod native;
 
 pub use engine::{Connection, Engine, Library, Options, Result};
+
+/// The same number in protocol's type.
+fn errno_of(error: rustix::io::Errno) -> protocol::Errno {
+    protocol::Errno::from_raw(error.raw_os_error()).unwrap_or(protocol::Errno::EIO)
+}

@@ -85,8 +85,9 @@ impl Channel {
         self.repeat(self.kfd, ioctl.request(), args.as_mut_bytes(), Some((fd, file)))
     }
 
-    /// An ioctl of a render node; `args` has the size that `request` names.
-    pub(crate) fn drm_ioctl(&self, file: FileId, request: u32, args: &mut [u8]) -> Result<(), Errno> {
+    /// An ioctl whose struct is bytes: one of a render node, or of `/dev/kfd` where the request says how long it is.
+    /// `args` has the size that `request` names.
+    pub(crate) fn ioctl_bytes(&self, file: FileId, request: u32, args: &mut [u8]) -> Result<(), Errno> {
         self.repeat(file, request, args, None)
     }
 
@@ -178,12 +179,7 @@ fn duplicate(fd: i32) -> Result<OwnedFd, Errno> {
     // SAFETY: the number is not negative, and the borrow ends with the next statement. If it is not open, or
     // another thread closes it meanwhile, fcntl answers EBADF; nothing is read through it.
     let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
-    rustix::io::fcntl_dupfd_cloexec(borrowed, 0).map_err(errno_of)
-}
-
-/// The same number in protocol's type.
-pub(crate) fn errno_of(error: rustix::io::Errno) -> Errno {
-    Errno::from_raw(error.raw_os_error()).unwrap_or(Errno::EIO)
+    rustix::io::fcntl_dupfd_cloexec(borrowed, 0).map_err(crate::errno_of)
 }
 
 #[cfg(test)]

@@ -25,10 +25,6 @@ impl State {
     pub(crate) fn new() -> Self {
         Self::default()
     }
-
-    /// The last close of the library. Whether the runtime is enabled is KFD's state and stays.
-    #[allow(clippy::unused_self, reason = "the same for each part")]
-    pub(crate) fn close(&self, _engine: &Engine) {}
 }
 
 impl Engine {

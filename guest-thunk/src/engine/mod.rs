@@ -67,7 +67,7 @@ impl Engine {
         Ok(Self {
             channel,
             topology: topology::State::new(),
-            memory: fmm::State::new(&options),
+            memory: fmm::State::new(),
             queues: queue::State::new(),
             events: event::State::new(),
             debug: debug::State::new(),
@@ -95,13 +95,12 @@ impl Engine {
         Err(Status::NotSupported)
     }
 
-    /// Drops what the library holds for itself; called at the last `hsaKmtCloseKFD`.
+    /// Drops what the library holds for itself: doorbells that no queue uses. Called at the last `hsaKmtCloseKFD`.
+    ///
+    /// Buffers, queues and events are the program's and stay, as in AMD's library; the event page and whether the runtime
+    /// is enabled are KFD's state for the life of the process, and a snapshot stays until it is released.
     pub fn close(&self) {
-        self.debug.close(self);
-        self.events.close(self);
         self.queues.close(self);
-        self.memory.close(self);
-        self.topology.close(self);
     }
 }
 

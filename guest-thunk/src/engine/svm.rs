@@ -110,7 +110,7 @@ impl Engine {
 
     fn svm(&self, request: &mut Request) -> Result<()> {
         let code = request.code();
-        self.channel.drm_ioctl(self.channel.kfd_file(), code, request.bytes()).map_err(|errno| {
+        self.channel.ioctl_bytes(self.channel.kfd_file(), code, request.bytes()).map_err(|errno| {
             let SvmArgs { start_addr, size, op, nattr } = request.header;
             log::debug!(
                 "SVM operation {op} with {nattr} attributes on {start_addr:#x}, {size:#x} bytes: {errno}"

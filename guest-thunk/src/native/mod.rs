@@ -37,6 +37,7 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 
 pub use explain::{OpenProblem, Owner, Reason, explain};
 
+use crate::errno_of;
 use files::Files;
 use fork::ForkMark;
 use process::NativeProcess;
@@ -218,9 +219,4 @@ impl Device {
 fn open_device(path: &Path) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
     rustix::io::retry_on_intr(|| openat(CWD, path, flags, Mode::empty())).map_err(errno_of)
-}
-
-/// The same number in protocol's type.
-fn errno_of(error: rustix::io::Errno) -> Errno {
-    Errno::from_raw(error.raw_os_error()).unwrap_or(Errno::EIO)
 }

@@ -13,8 +13,9 @@ use protocol::kfd::{
 };
 use rustix::ioctl::{IoctlOutput, Opcode};
 
+use super::Device;
 use super::descriptors::Descriptors;
-use super::{Device, errno_of};
+use crate::errno_of;
 
 /// Type letter of KFD's requests (`AMDKFD_IOCTL_BASE`).
 const KFD_TYPE: u8 = b'K';

@@ -8,7 +8,7 @@ use protocol::Errno;
 use protocol::kfd::topology::{MAX_FILE, Tree};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, openat, statat};
 
-use super::errno_of;
+use crate::errno_of;
 
 /// Most files and directory entries of a tree. A host with 64 GPU partitions has about 5,000.
 const MAX_ENTRIES: usize = 1 << 16;

@@ -36,10 +36,6 @@ impl State {
     pub(crate) fn new() -> Self {
         Self::default()
     }
-
-    /// The last close of the library. Events and the event page stay, as they do in the kernel.
-    #[allow(clippy::unused_self, reason = "the same for each part")]
-    pub(crate) fn close(&self, _engine: &Engine) {}
 }
 
 impl Engine {

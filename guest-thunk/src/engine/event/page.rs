@@ -14,8 +14,8 @@ use protocol::kfd::Mapping;
 use protocol::kfd::constants::SIGNAL_EVENT_LIMIT;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-use crate::engine::channel::errno_of;
 use crate::engine::{Engine, Result, fmm};
+use crate::errno_of;
 
 /// Bytes of the event page.
 pub(super) const PAGE_BYTES: u64 = SIGNAL_EVENT_LIMIT as u64 * 8;

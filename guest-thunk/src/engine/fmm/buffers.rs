@@ -31,7 +31,10 @@ pub(super) enum Kind {
     /// Memory that the program registered.
     User(User),
     /// A dma-buf, with its metadata.
-    Graphics(Box<[u8]>),
+    Graphics(
+        #[allow(dead_code, reason = "never read: the program has its address as long as this lives")]
+        Box<[u8]>,
+    ),
     /// Memory of another process.
     Shared,
 }

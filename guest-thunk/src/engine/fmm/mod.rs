@@ -35,7 +35,6 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGua
 
 use arc_swap::ArcSwapOption;
 
-use super::{Engine, Options};
 use buffers::{Buffer, Life, Nodes, Table};
 pub(crate) use internal::EventPage;
 pub(crate) use machine::GpuApertures;
@@ -60,13 +59,9 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) fn new(_options: &Options) -> Self {
+    pub(crate) fn new() -> Self {
         Self::default()
     }
-
-    /// The last close of the library. Buffers are the program's: they stay, as in AMD's library.
-    #[allow(clippy::unused_self, reason = "there is nothing to drop")]
-    pub(crate) fn close(&self, _engine: &Engine) {}
 
     fn table(&self) -> RwLockReadGuard<'_, Table> {
         self.table.read().unwrap_or_else(PoisonError::into_inner)

@@ -233,7 +233,7 @@ impl Engine {
         let header = SvmArgs { start_addr: pages.start, size: pages.len, op: SvmOp::SET_ATTR.0, nattr };
         let mut bytes = [header.as_bytes(), list].concat();
         let request = Ioctl::Svm.request() + (more << 16);
-        self.channel.drm_ioctl(self.channel.kfd_file(), request, &mut bytes)
+        self.channel.ioctl_bytes(self.channel.kfd_file(), request, &mut bytes)
     }
 }
 

@@ -29,7 +29,7 @@ pub(super) fn device(channel: &Channel, render: FileId) -> Result<InfoDevice, Er
         query: query::DEV_INFO,
         params: [0; 4],
     };
-    channel.drm_ioctl(render, request(), args.as_mut_bytes())?;
+    channel.ioctl_bytes(render, request(), args.as_mut_bytes())?;
     Ok(device)
 }
 

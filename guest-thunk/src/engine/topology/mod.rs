@@ -53,10 +53,6 @@ impl State {
         Self::default()
     }
 
-    /// The last close of the library. As in AMD's the snapshot stays until it is released.
-    #[allow(clippy::unused_self, reason = "there is nothing to drop")]
-    pub(crate) fn close(&self, _engine: &Engine) {}
-
     fn held(&self) -> Held {
         self.held.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -85,6 +81,7 @@ impl Engine {
             return Ok(snapshot.system);
         }
         let snapshot = Arc::new(Snapshot::take(&self.channel, &self.options)?);
+        log::debug!("topology of generation {}: {} nodes", snapshot.generation, snapshot.nodes.len());
         self.memory_set_up(&snapshot)?;
         let system = snapshot.system;
         self.topology.hold(Some(snapshot), true);
