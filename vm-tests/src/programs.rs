@@ -6,6 +6,7 @@ use std::{
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::Command,
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
@@ -64,11 +65,20 @@ pub fn softgpu() -> Result<PathBuf> {
 }
 
 /// The directory of our `libhsakmt.so.1`, built in the profile of the running test by `scripts/build-lib`, as a user
-/// builds it.
+/// builds it. A process builds it once.
 ///
 /// # Errors
 /// If the script fails; the error holds its messages.
 pub fn thunk_dir() -> Result<PathBuf> {
+    static BUILT: Mutex<Option<PathBuf>> = Mutex::new(None);
+    let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(dir) = &*built {
+        return Ok(dir.clone());
+    }
+    Ok(built.insert(build_thunk()?).clone())
+}
+
+fn build_thunk() -> Result<PathBuf> {
     let test = env::current_exe().map_err(Error::system("find the running program"))?;
     let dir = test.ancestors().nth(2).and_then(Path::file_name).and_then(|name| name.to_str());
     let profile = match dir {

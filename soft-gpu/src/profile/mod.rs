@@ -15,8 +15,7 @@ use protocol::Errno;
 use protocol::kfd::topology::{Layout, Topology, Tree};
 
 use crate::Kernel;
-use build::Builder;
-pub use build::Host;
+pub use build::{Builder, Host};
 pub use from_tree::MachineError;
 pub use gpu::GpuSpec;
 
