@@ -10,6 +10,7 @@ use std::{
 use crate::{
     Accelerator, Error, Kernel, Result, Root,
     initramfs::{self, Contents, guest_module},
+    programs,
     qemu::{Disk, Qemu},
     wire::{self, End, Exec, Reply, Request, Source, read_frame, write_frame},
 };
@@ -87,6 +88,18 @@ impl Config {
     pub fn program(mut self, host: &Path) -> Self {
         self.contents.programs.push(host.to_owned());
         self
+    }
+
+    /// Puts a shared library of the host into a directory of the guest, and what it needs itself at the host's paths.
+    ///
+    /// # Errors
+    /// If `ldd` does not understand it.
+    pub fn library(mut self, guest_dir: &str, host: &Path) -> Result<Self> {
+        let name = host.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        for needed in programs::libraries(host)? {
+            self = self.file(&needed.to_string_lossy(), &needed);
+        }
+        Ok(self.file(&format!("{guest_dir}/{name}"), host))
     }
 
     /// Gives the guest a Debian root, read-only, with its own `/tmp` and `/run`; see [`Run::root`].

@@ -1,5 +1,5 @@
-//! More than a thousand results of Debian 12's libhsakmt, each with the source of the right one: on the software GPU,
-//! and as far as they need no GPU also on the KFD of Debian's kernel.
+//! More than a thousand results of libhsakmt, each with the source of the right one, from Debian 12's library and from
+//! ours: on the software GPU, and as far as they need no GPU also on the KFD of Debian's kernel.
 
 use std::{collections::BTreeMap, path::PathBuf, process::Command, time::Duration};
 
@@ -16,6 +16,7 @@ enum Needs {
 }
 
 /// A line of the file: `id | gpu or any | value | source`.
+#[derive(Clone, Copy, Debug)]
 struct Expected<'a> {
     id: &'a str,
     needs: Needs,
@@ -23,11 +24,45 @@ struct Expected<'a> {
     source: &'a str,
 }
 
+/// Whose library is tried, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Library {
+    Debian,
+    Ours,
+    /// Ours with `HSA_USE_SVM=0`: registered memory is what it was before SVM.
+    OursWithoutSvm,
+}
+
 fn expected(file: &str) -> Vec<Expected<'_>> {
     let lines = file.lines().filter(|line| !line.starts_with('#'));
     lines
         .map(|line| parse(line).unwrap_or_else(|| panic!("not `id | needs | value | source`: {line}")))
         .collect()
+}
+
+/// The expected lines with the values that our library gives where it deviates. Each deviation must be one, and must have
+/// a line to deviate from.
+fn deviating<'a>(lines: &[Expected<'a>], deviations: &'a str, library: Library) -> Vec<Expected<'a>> {
+    let mut changed: Vec<Expected<'a>> = lines.to_vec();
+    for line in deviations.lines().filter(|line| !line.starts_with('#')) {
+        let fields: Vec<_> = line.splitn(4, " | ").collect();
+        let &[id, when, value, why] = &fields[..] else {
+            panic!("not `id | when | our value | why`: {line}");
+        };
+        let holds = match when {
+            "always" => true,
+            "svm" => library == Library::Ours,
+            "no-svm" => library == Library::OursWithoutSvm,
+            _ => panic!("neither always, svm nor no-svm: {line}"),
+        };
+        let found = changed.iter_mut().find(|line| line.id == id);
+        let found = found.unwrap_or_else(|| panic!("nothing to deviate from, or twice the same: {line}"));
+        assert_ne!(found.value, value, "no deviation: {line}");
+        if holds {
+            *found = Expected { value, source: why, ..*found };
+        }
+    }
+    changed
 }
 
 fn parse(line: &str) -> Option<Expected<'_>> {
@@ -43,7 +78,7 @@ fn parse(line: &str) -> Option<Expected<'_>> {
 }
 
 /// Where the output is not what the file says, a line each.
-fn differences(expected: &[&Expected<'_>], output: &str) -> Vec<String> {
+fn differences(expected: &[Expected<'_>], output: &str) -> Vec<String> {
     let mut printed = BTreeMap::new();
     let mut differences = Vec::new();
     for (id, value) in output.lines().filter_map(|line| line.split_once(' ')) {
@@ -69,14 +104,20 @@ fn thunk_checks() -> Result<PathBuf> {
     programs::compile_c("thunk_checks", &["-lhsakmt"])
 }
 
-fn softgpu_run(profile: &str, arguments: &[&str]) -> Result<command::Finished> {
+fn softgpu_run(library: Library, profile: &str, arguments: &[&str]) -> Result<command::Finished> {
     let mut command = Command::new(programs::softgpu()?);
     command.args(["run", "--profile", profile, "--"]).arg(thunk_checks()?).args(arguments);
+    if library != Library::Debian {
+        command.env("LD_LIBRARY_PATH", programs::thunk_dir()?);
+    }
+    if library == Library::OursWithoutSvm {
+        command.env("HSA_USE_SVM", "0");
+    }
     command::finish(&mut command, LIMIT)
 }
 
 /// Compares, and shows what the program and the device complained about.
-fn assert_as_expected(lines: &[&Expected<'_>], finished: &command::Finished) {
+fn assert_as_expected(lines: &[Expected<'_>], finished: &command::Finished) {
     let output = String::from_utf8_lossy(&finished.stdout);
     let differences = differences(lines, &output);
     let messages = String::from_utf8_lossy(&finished.stderr);
@@ -100,49 +141,77 @@ fn each_expected_value_stands_once_and_has_a_source() {
     assert!(lines.len() >= 1000, "{} lines", lines.len());
 }
 
+/// What `library` is to give on this profile.
+fn assert_gives(library: Library, profile: &str, arguments: &[&str], lines: &[Expected<'_>]) -> Result<()> {
+    assert_as_expected(lines, &softgpu_run(library, profile, arguments)?);
+    Ok(())
+}
+
+fn without_gpu(lines: Vec<Expected<'_>>) -> Vec<Expected<'_>> {
+    lines.into_iter().filter(|line| line.needs == Needs::Nothing).collect()
+}
+
 #[test]
 fn debian_12s_thunk_gets_what_the_kernel_gives() -> Result<()> {
     let file = file("thunk_checks.expected");
-    let lines = expected(&file);
-    assert_as_expected(&lines.iter().collect::<Vec<_>>(), &softgpu_run("mi210", &[])?);
-    Ok(())
+    assert_gives(Library::Debian, "mi210", &[], &expected(&file))
+}
+
+#[test]
+fn our_thunk_gets_the_same_where_no_deviation_is_written() -> Result<()> {
+    let (file, deviations) = (file("thunk_checks.expected"), file("deviations"));
+    let lines = deviating(&expected(&file), &deviations, Library::Ours);
+    assert_gives(Library::Ours, "mi210", &[], &lines)
+}
+
+#[test]
+fn our_thunk_without_svm_deviates_less() -> Result<()> {
+    let (file, deviations) = (file("thunk_checks.expected"), file("deviations"));
+    let lines = deviating(&expected(&file), &deviations, Library::OursWithoutSvm);
+    assert_gives(Library::OursWithoutSvm, "mi210", &[], &lines)
 }
 
 #[test]
 fn two_gpus_use_each_others_memory() -> Result<()> {
     let file = file("two_gpus.expected");
-    let lines = expected(&file);
-    assert_as_expected(&lines.iter().collect::<Vec<_>>(), &softgpu_run("two-gpu", &["--two-gpus"])?);
+    for library in [Library::Debian, Library::Ours] {
+        assert_gives(library, "two-gpu", &["--two-gpus"], &expected(&file))?;
+    }
     Ok(())
 }
 
 #[test]
 fn without_gpu_calls_the_same_holds_on_the_software_gpu() -> Result<()> {
-    let file = file("thunk_checks.expected");
+    let (file, deviations) = (file("thunk_checks.expected"), file("deviations"));
     let lines = expected(&file);
-    let lines: Vec<_> = lines.iter().filter(|line| line.needs == Needs::Nothing).collect();
-    assert_as_expected(&lines, &softgpu_run("mi210", &["--no-gpu"])?);
-    Ok(())
+    let ours = deviating(&lines, &deviations, Library::Ours);
+    assert_gives(Library::Debian, "mi210", &["--no-gpu"], &without_gpu(lines))?;
+    assert_gives(Library::Ours, "mi210", &["--no-gpu"], &without_gpu(ours))
 }
 
 #[test]
 fn without_gpu_calls_the_same_holds_on_the_kernels_own_kfd() -> Result<()> {
-    let file = file("thunk_checks.expected");
+    const OURS: &str = "/kfdvirt";
+    let (file, deviations) = (file("thunk_checks.expected"), file("deviations"));
     let lines = expected(&file);
-    let lines: Vec<_> = lines.iter().filter(|line| line.needs == Needs::Nothing).collect();
-    let mut vm = Vm::boot(&Config::stock()?.module("amdgpu").program(&thunk_checks()?))?;
+    let ours = deviating(&lines, &deviations, Library::Ours);
+    let library = programs::thunk_dir()?.join("libhsakmt.so.1");
+    let config = Config::stock()?.module("amdgpu").program(&thunk_checks()?);
+    let mut vm = Vm::boot(&config.library(OURS, &library)?)?;
 
-    let output = vm.run(&Run::new(["thunk_checks-lhsakmt", "--no-gpu"]).timeout(LIMIT))?;
-
-    let differences = differences(&lines, &output.stdout);
-    assert!(
-        differences.is_empty(),
-        "{} differences, {:?}:\n{}\n{}",
-        differences.len(),
-        output.end,
-        differences.join("\n"),
-        output.stderr
-    );
-    output.success()?;
+    let run = Run::new(["thunk_checks-lhsakmt", "--no-gpu"]).timeout(LIMIT);
+    for (lines, run) in [(lines, run.clone()), (ours, run.env("LD_LIBRARY_PATH", OURS))] {
+        let output = vm.run(&run)?;
+        let differences = differences(&without_gpu(lines), &output.stdout);
+        assert!(
+            differences.is_empty(),
+            "{} differences, {run:?} {:?}:\n{}\n{}",
+            differences.len(),
+            output.end,
+            differences.join("\n"),
+            output.stderr
+        );
+        output.success()?;
+    }
     vm.power_off()
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use protocol::Errno;
@@ -20,6 +21,10 @@ pub(crate) struct Channel {
     kfd: FileId,
     /// Render nodes by minor. They stay open as long as the process: closing one would end its address space.
     render: RwLock<BTreeMap<u32, FileId>>,
+    /// The process that opened it.
+    pid: u32,
+    /// Whether a call found out that this is another process.
+    inherited: AtomicBool,
 }
 
 impl Channel {
@@ -38,7 +43,14 @@ impl Channel {
         };
         let process = device.attach(caller)?;
         let kfd = process.open(Node::Kfd)?;
-        Ok(Self { device, process, mem, kfd, render: RwLock::default() })
+        let (render, inherited) = (RwLock::default(), AtomicBool::new(false));
+        Ok(Self { device, process, mem, kfd, render, pid, inherited })
+    }
+
+    /// Whether KFD has refused a call because this process is a child of the one that opened it. A fork by the bare
+    /// system call runs no handler of the C library, and this is how such a child finds out.
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.inherited.load(Ordering::Acquire)
     }
 
     /// The files of the topology directory.
@@ -117,7 +129,12 @@ impl Channel {
                     return Ok(());
                 }
                 Err(Errno::EINTR | Errno::EAGAIN) => {}
-                Err(errno) => return Err(errno),
+                Err(errno) => {
+                    if errno == Errno::EBADF && file == self.kfd && std::process::id() != self.pid {
+                        self.inherited.store(true, Ordering::Release);
+                    }
+                    return Err(errno);
+                }
             }
         }
     }

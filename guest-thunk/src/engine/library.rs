@@ -108,7 +108,7 @@ impl Library {
     /// `KERNEL_IO_CHANNEL_NOT_OPENED` if it is not open.
     pub fn close(&self) -> Result<Closed> {
         let instance = self.instance().ok_or(Status::KernelIoChannelNotOpened)?;
-        if instance.forked.load(Ordering::Acquire) {
+        if instance.is_inherited() {
             return instance.close_inherited();
         }
         let _changing = instance.changing.lock().unwrap_or_else(PoisonError::into_inner);
@@ -149,7 +149,7 @@ impl Library {
     }
 
     fn live_instance(&self) -> Option<&'static Instance> {
-        self.instance().filter(|instance| !instance.forked.load(Ordering::Acquire))
+        self.instance().filter(|instance| !instance.is_inherited())
     }
 
     /// This process's state. Made anew where there is none, or only a parent's: the process id is compared too, because a
@@ -160,7 +160,7 @@ impl Library {
             let old = self.instance();
             if let Some(instance) = old
                 && instance.pid == pid
-                && !instance.forked.load(Ordering::Acquire)
+                && !instance.is_inherited()
             {
                 return instance;
             }
@@ -179,6 +179,12 @@ impl Library {
 }
 
 impl Instance {
+    /// Whether it is a parent's, as far as this process has noticed.
+    fn is_inherited(&self) -> bool {
+        let refused = |connected: &Connected| connected.engine.channel.is_inherited();
+        self.forked.load(Ordering::Acquire) || self.connected.get().is_some_and(refused)
+    }
+
     /// Counts alone: the parent's lock may be held for ever in this child, and its engine is not the child's to close.
     fn close_inherited(&self) -> Result<Closed> {
         let less = |count: u32| count.checked_sub(1);

@@ -133,6 +133,12 @@ entry! {
         library::engine()?.unmap_memory(address)
     }
 
+    /// Unmaps a buffer of the graphics driver from all GPUs: it is mapped as any other.
+    fn hsaKmtUnmapGraphicHandle(node: u32, address: Address, size: u64) {
+        let _ = (node, size);
+        library::engine()?.unmap_memory(address)
+    }
+
     /// What is known about an address.
     fn hsaKmtQueryPointerInfo(address: Address, info: Struct<PointerInfo>) {
         let info = info.required()?;

@@ -12,10 +12,10 @@ refuse! {
     LATER, library::engine(), Status::NotSupported, "this function is not supported yet":
     hsaKmtGetNodeWallclockFrequency hsaKmtImportExternalSemaphore hsaKmtDestroyExternalSemaphore
     hsaKmtQueueSignalExternalSemaphore hsaKmtQueueWaitExternalSemaphore
- hsaKmtDbgWavefrontControl hsaKmtDbgAddressWatch hsaKmtDbgEnable hsaKmtDbgDisable
+    hsaKmtDbgWavefrontControl hsaKmtDbgAddressWatch hsaKmtDbgEnable hsaKmtDbgDisable
     hsaKmtDbgGetDeviceData hsaKmtDbgGetQueueData hsaKmtPmcGetCounterProperties hsaKmtPmcRegisterTrace
     hsaKmtPmcUnregisterTrace hsaKmtPmcAcquireTraceAccess hsaKmtPmcReleaseTraceAccess hsaKmtPmcStartTrace
-    hsaKmtPmcQueryTrace hsaKmtPmcStopTrace hsaKmtUnmapGraphicHandle
+    hsaKmtPmcQueryTrace hsaKmtPmcStopTrace
     hsaKmtDebugTrapIoctl hsaKmtGetCoreRuntimeInfo hsaKmtGetCoreDeviceInfo hsaKmtSPMAcquire hsaKmtSPMRelease
     hsaKmtSPMSetDestBuffer hsaKmtReplaceAsanHeaderPage hsaKmtReturnAsanHeaderPage
     hsaKmtPcSamplingQueryCapabilities hsaKmtPcSamplingCreate hsaKmtPcSamplingDestroy hsaKmtPcSamplingStart

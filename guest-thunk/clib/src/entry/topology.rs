@@ -25,9 +25,9 @@ entry! {
 
     /// Properties of a node, in the caller's layout.
     fn hsaKmtGetNodeProperties(node: u32, properties: Struct<NodeProperties>) {
-        let engine = library::engine()?;
+        // This one is looked at before the library is asked for.
         let properties = properties.required()?;
-        properties.set(&engine.node_properties(node)?);
+        properties.set(&library::engine()?.node_properties(node)?);
         Ok(())
     }
 
