@@ -89,9 +89,13 @@ impl Addresses {
     /// Addresses within the limits, outside of the ranges `taken` (first and last address).
     ///
     /// # Errors
-    /// `NO_MEMORY` if GPUs need a range that cannot be reserved.
+    /// `ERROR` if the limits hold nothing; `NO_MEMORY` if GPUs need a range that cannot be reserved.
     pub(super) fn new(limits: Limits, taken: &[(u64, u64)], options: &Options) -> Result<Self> {
         let Limits { base, limit, align } = limits;
+        if base >= limit {
+            log::error!("the GPUs have no address in common: {base:#x} to {limit:#x}");
+            return Err(Status::Error);
+        }
         let mut addresses = Self {
             limits: Limits { base: base.max(PAGE), limit, align: align.max(PAGE) },
             guard: u64::from(options.guard_pages) * PAGE,

@@ -61,7 +61,9 @@ impl Engine {
         let machine = self.machine()?;
         let gpu = machine.gpus.first().filter(|_| machine.discrete).ok_or(Status::Error)?;
         let va = machine.addresses.take(Want { coherent: true, ..Want::seen(size) })?;
-        let flags = AllocFlags::GTT | AllocFlags::WRITABLE | AllocFlags::EXECUTABLE | AllocFlags::COHERENT;
+        // In no cache: a GPU's cache would keep what it writes from KFD.
+        let access = AllocFlags::WRITABLE | AllocFlags::EXECUTABLE;
+        let flags = AllocFlags::GTT | access | AllocFlags::COHERENT | AllocFlags::UNCACHED;
         let ask = Ask { gpu_id: gpu.gpu_id, va: va.start(), size, flags, userptr: 0 };
         let bo = Bo::new(&self.channel, ask).map_err(|errno| {
             log::warn!("KFD has no {size} bytes for the event page: {errno}");
@@ -71,7 +73,8 @@ impl Engine {
             log::debug!("the event page is not for the CPU: {status}");
         }
         let (handle, address) = (bo.handle(), va.start());
-        let flags = MemFlags::NON_PAGED;
+        let flags =
+            MemFlags::NON_PAGED | MemFlags::HOST_ACCESS | MemFlags::EXECUTE_ACCESS | MemFlags::UNCACHED;
         let life = Life::new(Some(handle), Some(va));
         let buffer = Arc::new(Buffer::new(Kind::Memory, address, size, gpu.node, flags, life));
         self.map_to(&machine, &buffer, &mut buffer.life(), &machine.all)?;

@@ -8,7 +8,7 @@ use protocol::kfd::topology::GfxVersion;
 use protocol::kfd::types::ProcessDeviceApertures;
 
 use super::addresses::{Addresses, Limits, Numbers};
-use super::vm::PAGE;
+use super::vm::{HUGE_PAGE, PAGE};
 use crate::engine::topology::Snapshot;
 use crate::engine::{Options, Result};
 
@@ -229,13 +229,17 @@ fn is_canonical(kfd: &ProcessDeviceApertures) -> bool {
     kfd.gpuvm_limit < CANONICAL_END
 }
 
-/// What all GPUs with addresses of programs reach. Without one it is all that programs have.
+/// What all GPUs with addresses of programs reach, in whole huge pages. Without one it is all that programs have.
 fn limits(opened: &[Opened]) -> Limits {
     let mut limits = Limits { base: 0, limit: u64::MAX, align: PAGE };
     for gpu in opened.iter().filter(|gpu| is_canonical(&gpu.kfd)) {
         limits.base = limits.base.max(gpu.kfd.gpuvm_base);
         limits.limit = limits.limit.min(gpu.kfd.gpuvm_limit);
         limits.align = limits.align.max(gpu.found.page());
+    }
+    if let Some(end) = limits.limit.checked_add(1) {
+        limits.base = limits.base.checked_next_multiple_of(HUGE_PAGE).unwrap_or(u64::MAX);
+        limits.limit = (end - end % HUGE_PAGE).saturating_sub(1);
     }
     limits
 }
@@ -291,8 +295,8 @@ mod tests {
 
     #[test]
     fn limits_are_those_of_the_gpu_that_reaches_least() {
-        let gpus = [opened(1, (1 << 47) - 1, &[]), opened(2, (1 << 40) - 1, &[])];
-        let expected = Limits { base: 0x4000, limit: (1 << 40) - 1, align: PAGE };
+        let gpus = [opened(1, (1 << 47) - 1, &[]), opened(2, (1 << 40) + 5, &[])];
+        let expected = Limits { base: HUGE_PAGE, limit: (1 << 40) - 1, align: PAGE };
         assert_eq!(limits(&gpus), expected);
         assert_eq!(limits(&[]).limit, u64::MAX);
         assert_eq!(limits(&[opened(1, u64::MAX, &[])]).limit, u64::MAX, "its addresses are no program's");
