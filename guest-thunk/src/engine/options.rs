@@ -2,15 +2,19 @@
 
 use std::ffi::OsString;
 
+use protocol::hsakmt::Status;
 use protocol::kfd::topology::GfxVersion;
+
+use super::Result;
 
 /// A GPU whose instruction set version the environment overrides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GfxOverride {
     /// The thunk's node id, or `None` for all GPUs.
     pub node: Option<u32>,
-    /// What the GPU is said to be.
-    pub version: GfxVersion,
+    /// What the GPU is said to be; `None` if the text is no version, and the topology then cannot be read, as with AMD's
+    /// library: a program must not run for another GPU than the one that was meant.
+    pub version: Option<GfxVersion>,
 }
 
 /// The switches of AMD's thunk, with its names and defaults.
@@ -55,7 +59,7 @@ const MAX_GUARD_PAGES: u32 = 1 << 14;
 const MAX_VA_ALIGN: u32 = 18;
 
 impl Options {
-    /// What the variables of this process say. A value that cannot be is reported and ignored.
+    /// What the variables of this process say. A number that cannot be is reported and ignored.
     #[must_use]
     pub fn from_env() -> Self {
         Self::parse(std::env::vars_os())
@@ -94,17 +98,23 @@ impl Options {
             Some(Ok(node)) => Some(node),
             _ => return,
         };
-        match parse_gfx(value) {
-            Some(version) => self.gfx_overrides.push(GfxOverride { node, version }),
-            None => log::error!("{name}={value} is not major.minor.stepping (63.255.255 at most); ignored"),
+        let version = parse_gfx(value);
+        if version.is_none() {
+            log::error!("{name}={value} is not major.minor.stepping (63.255.255 at most)");
         }
+        self.gfx_overrides.push(GfxOverride { node, version });
     }
 
     /// The version that the environment gives to this node.
-    #[must_use]
-    pub fn gfx_override(&self, node: u32) -> Option<GfxVersion> {
+    ///
+    /// # Errors
+    /// `ERROR` if it gives one that is none.
+    pub fn gfx_override(&self, node: u32) -> Result<Option<GfxVersion>> {
         let applies = |one: &&GfxOverride| one.node.is_none_or(|only| only == node);
-        self.gfx_overrides.iter().find(applies).map(|one| one.version)
+        match self.gfx_overrides.iter().find(applies) {
+            None => Ok(None),
+            Some(one) => one.version.map(Some).ok_or(Status::Error),
+        }
     }
 }
 
@@ -157,10 +167,14 @@ mod tests {
     fn a_gfx_version_for_one_node_goes_before_one_for_all() {
         let options =
             parsed(&[("HSA_OVERRIDE_GFX_VERSION", "10.3.0"), ("HSA_OVERRIDE_GFX_VERSION_2", "9.0.10")]);
-        assert_eq!(options.gfx_override(1), Some(GfxVersion::new(10, 3, 0)));
-        assert_eq!(options.gfx_override(2), Some(GfxVersion::new(9, 0, 10)));
+        assert_eq!(options.gfx_override(1), Ok(Some(GfxVersion::new(10, 3, 0))));
+        assert_eq!(options.gfx_override(2), Ok(Some(GfxVersion::new(9, 0, 10))));
         for wrong in ["", "10", "10.3", "10.3.0.1", "64.0.0", "9.256.0", "a.b.c", "-1.0.0"] {
-            assert_eq!(parsed(&[("HSA_OVERRIDE_GFX_VERSION", wrong)]).gfx_override(1), None, "{wrong}");
+            assert_eq!(
+                parsed(&[("HSA_OVERRIDE_GFX_VERSION", wrong)]).gfx_override(1),
+                Err(Status::Error),
+                "{wrong}"
+            );
         }
     }
 }

@@ -209,7 +209,7 @@ impl<'a> Taker<'a> {
     }
 
     fn identify(&self, kfd: &topology::Node, id: u32) -> Result<Option<Identity>> {
-        let identity = Identity::of(&kfd.properties, self.options.gfx_override(id)).map_err(|error| {
+        let identity = Identity::of(&kfd.properties, self.options.gfx_override(id)?).map_err(|error| {
             log::warn!("node {}: {error}", kfd.id);
             Status::Error
         })?;

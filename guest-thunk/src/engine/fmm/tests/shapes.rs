@@ -61,7 +61,7 @@ fn a_kernel_with_the_old_call_for_apertures_will_do() {
 // An APU before gfx9: system memory is the CPU's and the GPU's, its own memory only the GPU's.
 #[test]
 fn an_old_apu_has_memory_that_the_cpu_does_not_reach() {
-    let old = GfxOverride { node: None, version: GfxVersion::new(8, 0, 1) };
+    let old = GfxOverride { node: None, version: Some(GfxVersion::new(8, 0, 1)) };
     let options = Options { gfx_overrides: vec![old], ..Options::default() };
     let base = 1 << 56;
     let shape = Shape { gpuvm: Some((base, base + (1 << 40) - 1)), combined: true, old: false };

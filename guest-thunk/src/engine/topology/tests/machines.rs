@@ -72,11 +72,18 @@ fn t04_a_gpu_that_nobody_knows_is_left_out_unless_it_is_said_what_it_is() {
     topology.nodes[1].properties.device_id = 0xffff;
     assert_eq!(directories(&snapshot(&topology).expect("a topology")), [0, 2]);
     let version = GfxVersion::new(9, 0, 10);
-    let gfx_overrides = vec![GfxOverride { node: Some(1), version }];
+    let gfx_overrides = vec![GfxOverride { node: Some(1), version: Some(version) }];
     let engine = Shown::new([files(&topology)]).engine(Options { gfx_overrides, ..Options::default() });
     let snapshot = engine.snapshot().expect("a topology");
     assert_eq!(directories(&snapshot), [0, 1, 2]);
     assert_eq!((snapshot.nodes[1].gfx, snapshot.nodes[1].hardware), (version, version));
+}
+
+#[test]
+fn an_override_that_is_no_version_fails_the_topology_as_amds_does() {
+    let gfx_overrides = vec![GfxOverride { node: Some(1), version: None }];
+    let engine = Shown::new([files(&machine(2))]).engine(Options { gfx_overrides, ..Options::default() });
+    assert_eq!(engine.snapshot().err(), Some(Status::Error));
 }
 
 #[test]
@@ -287,7 +294,7 @@ fn the_nearest_cpu_must_have_memory() {
 #[test]
 fn a_gfx_version_from_the_environment_is_told_and_the_hardwares_kept() {
     let version = GfxVersion::new(10, 3, 0);
-    let gfx_overrides = vec![GfxOverride { node: Some(2), version }];
+    let gfx_overrides = vec![GfxOverride { node: Some(2), version: Some(version) }];
     let engine = Shown::new([files(&machine(2))]).engine(Options { gfx_overrides, ..Options::default() });
     let snapshot = engine.snapshot().expect("a topology");
     let hardware = GfxVersion::new(9, 0, 10);
