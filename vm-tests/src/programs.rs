@@ -79,9 +79,10 @@ pub fn thunk_dir() -> Result<PathBuf> {
 }
 
 fn build_thunk() -> Result<PathBuf> {
-    let test = env::current_exe().map_err(Error::system("find the running program"))?;
-    let dir = test.ancestors().nth(2).and_then(Path::file_name).and_then(|name| name.to_str());
-    let profile = match dir {
+    let program = env::current_exe().map_err(Error::system("find the running program"))?;
+    // As above: a test lies one directory deeper.
+    let names = program.ancestors().skip(1).filter_map(Path::file_name).filter_map(|name| name.to_str());
+    let profile = match names.into_iter().find(|name| *name != "deps") {
         Some("debug") | None => "dev",
         Some(profile) => profile,
     };

@@ -27,8 +27,8 @@ pub(super) struct Entry {
     owner: u64,
     /// What it is.
     pub(super) node: Node,
-    /// Its descriptor. Whoever works on the file holds a reference, so that a close by another thread does
-    /// not give the number to another file meanwhile.
+    /// Its descriptor. Whoever works on the file holds the table or a reference, so that a close by another thread
+    /// does not give the number to another file meanwhile.
     pub(super) fd: Arc<OwnedFd>,
 }
 
@@ -65,14 +65,19 @@ impl Files {
         self.table.rcu(|table| table.iter().filter(|entry| keep(entry)).cloned().collect::<Vec<_>>());
     }
 
-    /// The file with this id.
+    /// Works on the file with this id. It stays open meanwhile.
     ///
     /// # Errors
-    /// `EBADF` if this owner has none.
-    pub(super) fn get(&self, owner: u64, id: FileId) -> Result<Entry, Errno> {
+    /// `EBADF` if this owner has none; those of `work`.
+    pub(super) fn with<T>(
+        &self,
+        owner: u64,
+        id: FileId,
+        work: impl FnOnce(&Entry) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
         let table = self.table.load();
         let entry = table.iter().find(|entry| entry.id == id && entry.owner == owner);
-        entry.cloned().ok_or(Errno::EBADF)
+        entry.ok_or(Errno::EBADF).and_then(work)
     }
 
     /// Empties the table and gives the descriptors by number. They are this process's own to close: no value
@@ -96,6 +101,11 @@ mod tests {
     use super::super::testing::is_open;
     use super::*;
 
+    /// A copy of an entry.
+    fn get(files: &Files, owner: u64, id: FileId) -> Result<Entry, Errno> {
+        files.with(owner, id, |entry| Ok(entry.clone()))
+    }
+
     fn file() -> OwnedFd {
         std::fs::File::open("/dev/null").unwrap().into()
     }
@@ -107,36 +117,48 @@ mod tests {
         let render = files.add(1, Node::Render(128), file());
         let other = files.add(2, Node::Kfd, file());
         assert!(kfd != render && render != other);
-        assert_eq!(files.get(1, render).unwrap().node, Node::Render(128));
-        assert_eq!(files.get(1, other).err(), Some(Errno::EBADF));
-        assert_eq!(files.get(1, FileId(99)).err(), Some(Errno::EBADF));
+        assert_eq!(get(&files, 1, render).unwrap().node, Node::Render(128));
+        assert_eq!(get(&files, 1, other).err(), Some(Errno::EBADF));
+        assert_eq!(get(&files, 1, FileId(99)).err(), Some(Errno::EBADF));
         files.remove(2, kfd);
-        assert!(files.get(1, kfd).is_ok(), "another owner cannot close it");
+        assert!(get(&files, 1, kfd).is_ok(), "another owner cannot close it");
         files.remove_all_of(1);
-        assert!(files.get(1, kfd).is_err() && files.get(1, render).is_err());
-        assert!(files.get(2, other).is_ok());
+        assert!(get(&files, 1, kfd).is_err() && get(&files, 1, render).is_err());
+        assert!(get(&files, 2, other).is_ok());
     }
 
     #[test]
     fn a_file_is_closed_when_the_last_one_who_works_on_it_is_done() {
         let files = Files::new();
         let id = files.add(1, Node::Kfd, file());
-        let working = files.get(1, id).unwrap();
-        let number = working.fd.as_raw_fd();
+        let number = files.with(1, id, |working| {
+            let number = working.fd.as_raw_fd();
+            files.remove(1, id);
+            assert!(get(&files, 1, id).is_err());
+            assert!(is_open(number));
+            Ok(Arc::downgrade(&working.fd))
+        });
+        assert!(number.unwrap().upgrade().is_none(), "nobody else keeps it");
+    }
+
+    #[test]
+    fn a_mapping_keeps_a_file_open() {
+        let files = Files::new();
+        let id = files.add(1, Node::Kfd, file());
+        let mapping = get(&files, 1, id).unwrap().fd;
         files.remove(1, id);
-        assert!(files.get(1, id).is_err());
-        assert!(is_open(number));
-        assert_eq!(Arc::strong_count(&working.fd), 1, "nobody else keeps it");
+        assert!(is_open(mapping.as_raw_fd()));
+        assert_eq!(Arc::strong_count(&mapping), 1, "nobody else keeps it");
     }
 
     #[test]
     fn an_abandoned_table_closes_nothing_later() {
         let files = Files::new();
         let id = files.add(1, Node::Kfd, file());
-        let mapping = files.get(1, id).unwrap().fd;
+        let mapping = get(&files, 1, id).unwrap().fd;
         let numbers = files.abandon();
         assert_eq!(numbers, [mapping.as_raw_fd()]);
-        assert!(files.get(1, id).is_err());
+        assert!(get(&files, 1, id).is_err());
         drop(mapping);
         drop(files);
         assert!(is_open(numbers[0]));
@@ -153,10 +175,10 @@ mod tests {
                 scope.spawn(|| {
                     for _ in 0..200 {
                         let id = files.add(1, Node::Render(128), file());
-                        assert!(files.get(1, kept).is_ok());
-                        assert!(files.get(1, id).is_ok());
+                        assert!(get(&files, 1, kept).is_ok());
+                        assert!(get(&files, 1, id).is_ok());
                         files.remove(1, id);
-                        assert!(files.get(1, id).is_err());
+                        assert!(get(&files, 1, id).is_err());
                     }
                 });
             }

@@ -38,7 +38,28 @@ impl NativeProcess {
     }
 
     fn descriptor(&self, id: FileId) -> Result<Arc<OwnedFd>, Errno> {
-        self.device.files.get(self.number, id).map(|entry| entry.fd)
+        self.device.files.with(self.number, id, |entry| Ok(Arc::clone(&entry.fd)))
+    }
+
+    /// A call that may name descriptors, or sleep.
+    fn ioctl_with_descriptors(
+        &self,
+        fd: &OwnedFd,
+        declared: Declaration,
+        request: u32,
+        args: &mut [u8],
+        call: &dyn Call,
+    ) -> Result<i32, Errno> {
+        if declared.reaches(args).any(|reach| reach.blocking) && call.interrupt().fired() {
+            return Err(Errno::ERESTARTSYS);
+        }
+        let descriptors = Descriptors::exchange(declared, args, call, |id| self.descriptor(id))?;
+        let result = kernel_ioctl(fd, request, args);
+        descriptors.restore(args);
+        let value = result?;
+        // SAFETY: the kernel has just executed the call successfully, with these arguments.
+        unsafe { descriptors.hand_out(args, call) }?;
+        Ok(value)
     }
 }
 
@@ -64,7 +85,7 @@ impl Process for NativeProcess {
     fn transfer(&self, file: FileId, request: u32) -> Result<Transfer, Errno> {
         self.own_process()?;
         let size = request_size(request);
-        match self.device.files.get(self.number, file)?.node {
+        match self.device.files.with(self.number, file, |entry| Ok(entry.node))? {
             Node::Kfd => {
                 check_letter(request, KFD_TYPE)?;
                 let direction = kfd_call(request).ok_or(Errno::ENOTTY)?.decl().direction;
@@ -89,22 +110,18 @@ impl Process for NativeProcess {
     /// than the device's; `EINVAL` if `args` has not the size that the request names; then the kernel's.
     fn ioctl(&self, file: FileId, request: u32, args: &mut [u8], call: &dyn Call) -> Result<i32, Errno> {
         self.own_process()?;
-        let entry = self.device.files.get(self.number, file)?;
-        check_letter(request, letter(entry.node))?;
-        if args.len() != request_size(request) {
-            return Err(Errno::EINVAL);
-        }
-        let declared = Declaration::of(entry.node, request);
-        if declared.reaches(args).any(|reach| reach.blocking) && call.interrupt().fired() {
-            return Err(Errno::ERESTARTSYS);
-        }
-        let descriptors = Descriptors::exchange(declared, args, call, |id| self.descriptor(id))?;
-        let result = kernel_ioctl(&entry.fd, request, args);
-        descriptors.restore(args);
-        let value = result?;
-        // SAFETY: the kernel has just executed the call successfully, with these arguments.
-        unsafe { descriptors.hand_out(args, call) }?;
-        Ok(value)
+        self.device.files.with(self.number, file, |entry| {
+            check_letter(request, letter(entry.node))?;
+            if args.len() != request_size(request) {
+                return Err(Errno::EINVAL);
+            }
+            // Nearly all calls, and those that a program makes all the time.
+            if entry.node == Node::Kfd && Ioctl::is_plain_request(request) {
+                return kernel_ioctl(&entry.fd, request, args);
+            }
+            let declared = Declaration::of(entry.node, request);
+            self.ioctl_with_descriptors(&entry.fd, declared, request, args, call)
+        })
     }
 
     /// The file's own descriptor, shared by all its mappings. What stands at the offset is the kernel's

@@ -47,6 +47,8 @@ pub trait HsaStruct: Copy + zerocopy::FromBytes + zerocopy::IntoBytes + zerocopy
     const C_NAME: &'static str;
     /// Every field, in order.
     const FIELDS: &'static [Field];
+    /// The generation with which it took its newest layout.
+    const GREW: Layout = Layout::latest(Self::FIELDS);
 }
 
 /// An enum of the header as data: its name, its size in bytes and its values by name.

@@ -38,15 +38,48 @@ impl Layout {
         })
     }
 
+    /// The generation with which the last of these fields came.
+    pub(super) const fn latest(fields: &[Field]) -> Layout {
+        let (mut latest, mut i) = (Layout::V356, 0);
+        while i < fields.len() {
+            if fields[i].since.age() > latest.age() {
+                latest = fields[i].since;
+            }
+            i += 1;
+        }
+        latest
+    }
+
+    /// As the order of [`Layout::ALL`].
+    const fn age(self) -> u8 {
+        match self {
+            Layout::V356 => 0,
+            Layout::V360 => 1,
+            Layout::V368 => 2,
+            Layout::V396 => 3,
+        }
+    }
+
+    /// Whether `T` has its newest layout in this generation, as most structs always had.
+    const fn is_newest_of<T: HsaStruct>(self) -> bool {
+        self.age() >= T::GREW.age()
+    }
+
     /// Size in bytes of `T` in this generation.
     #[must_use]
     pub fn size_of<T: HsaStruct>(self) -> usize {
+        if self.is_newest_of::<T>() {
+            return size_of::<T>();
+        }
         self.fields::<T>().map(|placed| placed.field.size).sum()
     }
 
     /// The bytes of `value` in this generation. What it has no field for is left out.
     #[must_use]
     pub fn encode<T: HsaStruct>(self, value: &T) -> Encoded<T> {
+        if self.is_newest_of::<T>() {
+            return Encoded { storage: *value, len: size_of::<T>() };
+        }
         let mut encoded = Encoded { storage: T::new_zeroed(), len: self.size_of::<T>() };
         let (from, to) = (value.as_bytes(), encoded.storage.as_mut_bytes());
         for Placed { field, offset } in self.fields::<T>() {
@@ -66,6 +99,10 @@ impl Layout {
             return Err(TooShort { c_name: T::C_NAME, size, found: bytes.len() });
         }
         let mut value = T::new_zeroed();
+        if self.is_newest_of::<T>() {
+            copy(bytes, 0, value.as_mut_bytes(), 0, size);
+            return Ok(value);
+        }
         let to = value.as_mut_bytes();
         for Placed { field, offset } in self.fields::<T>() {
             copy(bytes, offset, to, field.offset, field.size);
@@ -138,7 +175,8 @@ mod tests {
 
     use super::*;
     use crate::hsakmt::{
-        CacheProperties, GraphicsResourceInfo, IoLinkProperties, NodeProperties, QueueInfo, QueueResource,
+        CacheProperties, GraphicsResourceInfo, IoLinkProperties, NodeProperties, PointerInfo, QueueInfo,
+        QueueResource,
     };
 
     /// What a value still is after a way through a generation: the fields that the generation has, else zero.
@@ -190,6 +228,19 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    /// What is copied whole has nothing between its fields.
+    #[test]
+    fn the_fields_of_a_struct_are_all_that_it_has() {
+        for layout in Layout::ALL {
+            assert_eq!(NodeProperties::GREW, Layout::V396);
+            assert_eq!(layout.is_newest_of::<PointerInfo>(), PointerInfo::GREW <= layout);
+        }
+        for each in crate::hsakmt::STRUCTS.iter().copied().flatten() {
+            let sum: usize = each.fields.iter().map(|field| field.size).sum();
+            assert_eq!(sum, each.size, "{}", each.c_name);
         }
     }
 

@@ -116,7 +116,7 @@ impl Engine {
             }
             Kind::Memory | Kind::Graphics(_) | Kind::Shared => {
                 match gpu_ids {
-                    None => self.map_to(machine, buffer, life, &by_default(machine, buffer, life))?,
+                    None => self.map_by_default(machine, buffer, life)?,
                     Some(gpu_ids) => self.map_to_exactly(machine, buffer, life, gpu_ids)?,
                 }
                 Ok(alternate(machine, buffer))
@@ -138,17 +138,21 @@ impl Engine {
             return Ok(());
         }
         if !svm {
-            return self.map_to(machine, buffer, life, &by_default(machine, buffer, life));
+            return self.map_by_default(machine, buffer, life);
         }
-        let to: Vec<u32> = match gpu_ids {
-            Some(gpu_ids) => gpu_ids.to_vec(),
-            None => by_default(machine, buffer, life),
-        };
+        let registered = life.registered.clone();
+        let to = gpu_ids.unwrap_or_else(|| by_default(machine, buffer, &registered));
         let maps = life.maps.checked_add(1).ok_or(Status::OutOfResources)?;
-        self.allow_svm(buffer, &to)?;
-        self.note_mapped(machine, buffer, life, &to);
+        self.allow_svm(buffer, to)?;
+        self.note_mapped(machine, buffer, life, to);
         life.maps = maps;
         Ok(())
+    }
+
+    fn map_by_default(&self, machine: &Machine, buffer: &Buffer, life: &mut Life) -> Result<()> {
+        // Seldom anything, and then nothing is allocated.
+        let registered = life.registered.clone();
+        self.map_to(machine, buffer, life, by_default(machine, buffer, &registered))
     }
 
     /// Maps to these GPUs too. Where KFD refuses one, those before it are as they were.
@@ -222,21 +226,32 @@ impl Engine {
             self.tell_mapped(machine, buffer, life);
             return Ok(());
         }
-        let mapped = life.mapped.clone();
-        self.unmap_from(machine, buffer, life, &mapped)
+        let mut mapped = std::mem::take(&mut life.mapped);
+        let (unmapped, done) = self.unmap_some(buffer, life, &mapped);
+        mapped.drain(..done);
+        life.mapped = mapped;
+        self.tell_mapped(machine, buffer, life);
+        unmapped
     }
 
     fn unmap_from(&self, machine: &Machine, buffer: &Buffer, life: &mut Life, gpu_ids: &[u32]) -> Result<()> {
-        let handle = life.handle.ok_or(Status::InvalidParameter)?;
-        let unmapped = bo::unmap(&self.channel, handle, gpu_ids);
-        let done = unmapped.as_ref().map_or_else(|(_, done)| *done, |()| gpu_ids.len());
+        let (unmapped, done) = self.unmap_some(buffer, life, gpu_ids);
         let done = gpu_ids.get(..done).unwrap_or_default();
         life.mapped.retain(|id| !done.contains(id));
         self.tell_mapped(machine, buffer, life);
-        unmapped.map_err(|(errno, _)| {
-            log::debug!("{:#x} cannot be unmapped from {gpu_ids:x?}: {errno}", buffer.address);
-            Status::Error
-        })
+        unmapped
+    }
+
+    /// Unmaps from these GPUs, and says from how many of them.
+    fn unmap_some(&self, buffer: &Buffer, life: &Life, gpu_ids: &[u32]) -> (Result<()>, usize) {
+        let Some(handle) = life.handle else { return (Err(Status::InvalidParameter), 0) };
+        match bo::unmap(&self.channel, handle, gpu_ids) {
+            Ok(()) => (Ok(()), gpu_ids.len()),
+            Err((errno, done)) => {
+                log::debug!("{:#x} cannot be unmapped from {gpu_ids:x?}: {errno}", buffer.address);
+                (Err(Status::Error), done)
+            }
+        }
     }
 
     fn note_mapped(&self, machine: &Machine, buffer: &Buffer, life: &mut Life, gpu_ids: &[u32]) {
@@ -281,13 +296,13 @@ impl Engine {
 
 /// Where a buffer is mapped if the program does not say: to the GPUs that it was registered for; else memory of a GPU to
 /// those that reach it, and system memory to all.
-fn by_default(machine: &Machine, buffer: &Buffer, life: &Life) -> Vec<u32> {
-    if !life.registered.is_empty() {
-        return life.registered.clone();
+fn by_default<'a>(machine: &'a Machine, buffer: &Buffer, registered: &'a [u32]) -> &'a [u32] {
+    if !registered.is_empty() {
+        return registered;
     }
     match machine.gpu(buffer.node) {
-        Some(gpu) if buffer.user().is_none() => gpu.peers.clone(),
-        _ => machine.all.clone(),
+        Some(gpu) if buffer.user().is_none() => &gpu.peers,
+        _ => &machine.all,
     }
 }
 

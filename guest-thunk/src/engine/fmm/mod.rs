@@ -31,9 +31,9 @@ mod vm;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use arc_swap::ArcSwapOption;
+use arc_swap::ArcSwap;
 
 use buffers::{Buffer, Life, Nodes, Table};
 pub(crate) use internal::EventPage;
@@ -46,7 +46,7 @@ use scratch::Scratch;
 pub(crate) struct State {
     /// One set-up at a time.
     setting_up: Mutex<()>,
-    machine: ArcSwapOption<Machine>,
+    machine: OnceLock<ArcSwap<Machine>>,
     table: RwLock<Table>,
     /// Lists of nodes that programs have been told.
     lists: Mutex<BTreeSet<Nodes>>,
@@ -96,8 +96,18 @@ impl State {
         if gpu_ids.is_empty() {
             return None;
         }
-        let nodes: Nodes = gpu_ids.iter().map(|&gpu_id| machine.node_of(gpu_id)).collect();
         let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
+        // Nearly always it is known, and short enough to be looked for without allocating.
+        let mut few = [0; 8];
+        if let Some(few) = few.get_mut(..gpu_ids.len()) {
+            for (node, &gpu_id) in few.iter_mut().zip(gpu_ids) {
+                *node = machine.node_of(gpu_id);
+            }
+            if let Some(known) = lists.get(&*few) {
+                return Some(Arc::clone(known));
+            }
+        }
+        let nodes: Nodes = gpu_ids.iter().map(|&gpu_id| machine.node_of(gpu_id)).collect();
         if let Some(known) = lists.get(&nodes) {
             return Some(Arc::clone(known));
         }

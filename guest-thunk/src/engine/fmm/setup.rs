@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, PoisonError};
 
+use arc_swap::{ArcSwap, Guard};
 use protocol::Errno;
 use protocol::hsakmt::{MemFlags, Status};
 use protocol::kfd::args::{
@@ -30,7 +31,7 @@ impl Engine {
     /// state of the process (page tables that are acquired), which the next try finds and goes on with.
     pub(crate) fn memory_set_up(&self, snapshot: &Snapshot) -> Result<()> {
         let _one = self.memory.setting_up.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = self.memory.machine.load_full();
+        let before = self.memory.machine.get().map(ArcSwap::load_full);
         let found = found(snapshot);
         if before.as_ref().is_some_and(|before| is_same(before, snapshot)) {
             return Ok(());
@@ -49,7 +50,8 @@ impl Engine {
                 gpu.apertures.mmio = page.map(|page| (page, page + PAGE - 1));
             }
         }
-        self.memory.machine.store(Some(Arc::new(machine)));
+        let machine = Arc::new(machine);
+        self.memory.machine.get_or_init(|| ArcSwap::new(Arc::clone(&machine))).store(machine);
         Ok(())
     }
 
@@ -57,19 +59,19 @@ impl Engine {
     ///
     /// # Errors
     /// Those of reading the topology and of [`Engine::memory_set_up`].
-    pub(super) fn machine(&self) -> Result<Arc<Machine>> {
-        if let Some(machine) = self.memory.machine.load_full() {
-            return Ok(machine);
+    pub(super) fn machine(&self) -> Result<Guard<Arc<Machine>>> {
+        if let Some(machine) = self.memory.machine.get() {
+            return Ok(machine.load());
         }
         let snapshot = self.snapshot()?;
         self.memory_set_up(&snapshot)?;
-        self.memory.machine.load_full().ok_or(Status::Error)
+        self.memory.machine.get().map(ArcSwap::load).ok_or(Status::Error)
     }
 
     /// Apertures of a GPU; `None` for other nodes, and before memory is set up.
     pub(crate) fn gpu_apertures(&self, node: u32) -> Option<GpuApertures> {
-        let machine = self.memory.machine.load();
-        machine.as_ref()?.gpu(node).map(|gpu| gpu.apertures)
+        let machine = self.memory.machine.get()?.load();
+        machine.gpu(node).map(|gpu| gpu.apertures)
     }
 
     /// The GPUs of the topology for which KFD tells apertures, in KFD's order.

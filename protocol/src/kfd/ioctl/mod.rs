@@ -54,6 +54,13 @@ impl Ioctl {
         Ioctl::from_nr(request_nr(request), family)
     }
 
+    /// Whether no call that this request code can select, in any family, names a descriptor or sleeps.
+    #[must_use]
+    pub fn is_plain_request(request: u32) -> bool {
+        static PLAIN: [bool; 256] = plain_numbers();
+        PLAIN.get(usize::from(request_nr(request))).copied().unwrap_or(true)
+    }
+
     /// The uapi's name (`AMDKFD_IOC_GET_VERSION`).
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -89,6 +96,17 @@ const fn by_number(family: Family) -> [Option<Ioctl>; 256] {
             assert!(table[nr].is_none(), "two ioctls of one family have the same number");
             table[nr] = Some(ioctl);
         }
+        i += 1;
+    }
+    table
+}
+
+const fn plain_numbers() -> [bool; 256] {
+    let mut table = [true; 256];
+    let mut i = 0;
+    while i < Ioctl::ALL.len() {
+        let decl = Ioctl::ALL[i].decl();
+        table[decl.nr as usize] &= decl.is_plain();
         i += 1;
     }
     table

@@ -414,6 +414,12 @@ impl Decl {
         (self.direction.bits() << 30) | (size << 16) | ((b'K' as u32) << 8) | self.nr as u32
     }
 
+    /// Whether no call of this kind names a descriptor or sleeps, whatever its arguments.
+    #[must_use]
+    pub const fn is_plain(&self) -> bool {
+        self.reach.fds.is_empty() && !self.reach.blocking && self.ops.is_none()
+    }
+
     /// Everything that a call with these arguments touches: what every call does, then what the selected
     /// operation adds.
     pub fn reaches<'a>(&self, args: &'a [u8]) -> Reaches<'a> {

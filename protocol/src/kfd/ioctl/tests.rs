@@ -215,3 +215,19 @@ fn operations_have_the_uapis_names_and_values() {
         }
     }
 }
+
+#[test]
+fn calls_that_are_not_plain_are_known_by_their_request() {
+    let special = |ioctl: &&Ioctl| !Ioctl::is_plain_request(ioctl.request());
+    let names: Vec<&str> = Ioctl::ALL.iter().filter(special).map(|ioctl| ioctl.name()).collect();
+    for ioctl in Ioctl::ALL.iter().filter(|ioctl| Ioctl::is_plain_request(ioctl.request())) {
+        let decl = ioctl.decl();
+        assert!(decl.ops.is_none() && decl.reach.fds.is_empty() && !decl.reach.blocking, "{}", decl.name);
+    }
+    for name in ["WAIT_EVENTS", "ACQUIRE_VM", "EXPORT_DMABUF", "DBG_TRAP", "RUNTIME_ENABLE"] {
+        assert!(names.contains(&format!("AMDKFD_IOC_{name}").as_str()), "{name}: {names:?}");
+    }
+    for request in [0, u32::MAX, Ioctl::AllocMemoryOfGpu.request(), Ioctl::SetEvent.request()] {
+        assert!(Ioctl::is_plain_request(request), "{request:#x}");
+    }
+}

@@ -1,0 +1,143 @@
+//! `thunk_bench`: our libhsakmt beside Debian's on the same KFD, as ratios.
+//!
+//! The work is done by vm-tests/c/thunk_bench.c, in a process for each measurement: a library opens KFD once.
+
+mod plan;
+mod program;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use vm_tests::Error;
+
+use plan::{Group, Scale};
+use program::{Bench, Library};
+
+/// Compares our libhsakmt with Debian's on the same KFD and prints a table of ratios, ours to Debian's.
+///
+/// The libraries take turns (ours, Debian's, Debian's, ours, ...). Of each process the best round counts; the ratio is the
+/// median of those of the pairs, and stands with the least and the greatest. Instructions are those of user space, counted
+/// by callgrind.
+#[derive(Parser)]
+#[command(version)]
+struct Cli {
+    /// How many processes of each library are compared.
+    #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..))]
+    pairs: u32,
+    /// Use the machine's own /dev/kfd instead of the software GPU.
+    #[arg(long)]
+    native: bool,
+    /// Profile of the software GPU.
+    #[arg(long, default_value = "mi210")]
+    profile: String,
+    /// Leave out what needs valgrind.
+    #[arg(long)]
+    no_instructions: bool,
+    /// A look at whether it all works, in seconds; its figures mean nothing.
+    #[arg(long)]
+    quick: bool,
+}
+
+fn main() -> ExitCode {
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info")).init();
+    match run(&Cli::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            log::error!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: &Cli) -> Result<(), Error> {
+    let bench = Bench::build((!cli.native).then_some(cli.profile.as_str()))?;
+    let scale = if cli.quick { Scale::QUICK } else { Scale::FULL };
+    let pairs = if cli.quick { 1 } else { cli.pairs };
+    println!("| what | live buffers | time | least to greatest | Debian's time |");
+    println!("|---|---|---|---|---|");
+    for group in plan::timed(scale) {
+        compare(&bench, &group, scale, pairs)?;
+    }
+    if !cli.no_instructions {
+        println!("\n| what | live buffers | instructions | ours | Debian's |");
+        println!("|---|---|---|---|---|");
+        for group in plan::counted(scale) {
+            count(&bench, &group, scale)?;
+        }
+    }
+    Ok(())
+}
+
+/// One process of each library after the other, and a row for each case.
+fn compare(bench: &Bench, group: &Group, scale: Scale, pairs: u32) -> Result<(), Error> {
+    let mut ours = Vec::new();
+    let mut debian = Vec::new();
+    for pair in 0..pairs {
+        let order =
+            if pair % 2 == 0 { [Library::Ours, Library::Debian] } else { [Library::Debian, Library::Ours] };
+        for library in order {
+            let times = bench.time(library, group, scale)?;
+            match library {
+                Library::Ours => ours.push(times),
+                Library::Debian => debian.push(times),
+            }
+        }
+    }
+    for case in &group.cases {
+        let best = |runs: &[program::Times]| runs.iter().filter_map(|run| run.get(*case).copied()).collect();
+        let (ours, debian): (Vec<f64>, Vec<f64>) = (best(&ours), best(&debian));
+        let ratios = sorted(ours.iter().zip(&debian).map(|(ours, debian)| ours / debian).collect());
+        let (Some(least), Some(greatest)) = (ratios.first(), ratios.last()) else { continue };
+        let time = median(&sorted(debian));
+        println!(
+            "| {case}{} | {} | {:.2} | {least:.2} to {greatest:.2} | {time:.0} ns |",
+            group.note,
+            group.live,
+            median(&ratios)
+        );
+    }
+    Ok(())
+}
+
+fn count(bench: &Bench, group: &Group, scale: Scale) -> Result<(), Error> {
+    for case in &group.cases {
+        let [ours, debian] =
+            [Library::Ours, Library::Debian].map(|library| bench.count(library, group, case, scale));
+        let (ours, debian) = (ours?, debian?);
+        println!(
+            "| {case}{} | {} | {:.2} | {ours:.0} | {debian:.0} |",
+            group.note,
+            group.live,
+            ours / debian
+        );
+    }
+    Ok(())
+}
+
+fn sorted(mut values: Vec<f64>) -> Vec<f64> {
+    values.sort_by(f64::total_cmp);
+    values
+}
+
+/// Of sorted values; not a number of none.
+fn median(values: &[f64]) -> f64 {
+    let middle = values.len() / 2;
+    let at = |place: usize| values.get(place).copied().unwrap_or(f64::NAN);
+    if values.len().is_multiple_of(2) {
+        f64::midpoint(at(middle.wrapping_sub(1)), at(middle))
+    } else {
+        at(middle)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        assert!((median(&sorted(vec![3.0, 1.0, 2.0])) - 2.0).abs() < f64::EPSILON);
+        assert!((median(&sorted(vec![4.0, 1.0, 2.0, 3.0])) - 2.5).abs() < f64::EPSILON);
+        assert!(median(&[]).is_nan());
+    }
+}
