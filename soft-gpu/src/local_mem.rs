@@ -36,6 +36,10 @@ impl UserMem for LocalMem {
         }
         Ok(vec![Shared { addr, len, backing: SharedBacking::Local }])
     }
+
+    fn is_mapped(&self, addr: u64, len: u64) -> bool {
+        proc_maps::is_mapped(own_pid(), addr, len, |addr| self.read(addr, &mut [0]).is_ok())
+    }
 }
 
 /// Times that the memory map is looked at before it is believed that a range is not there.

@@ -8,6 +8,7 @@ use std::io::{self, Read};
 use std::path::PathBuf;
 
 use protocol::Errno;
+use protocol::kfd::user_mem::probe;
 
 /// Bytes of a page (x86-64).
 pub const PAGE: u64 = 4096;
@@ -220,6 +221,21 @@ pub fn cover(regions: &[Region], addr: u64, len: u64, writable: bool) -> Result<
     if next == end { Ok(pieces) } else { Err(Errno::EFAULT) }
 }
 
+/// Ranges of fewer bytes are probed: that is quicker than the memory map, which is read as a whole.
+const WORTH_THE_MAP: u64 = 64 * PAGE;
+
+/// Whether process or thread `task` may read every page of a range. What its memory map says yes to is not touched;
+/// else `can_be_read` decides: while other threads map and unmap the map is not exact, and it does not tell all.
+pub fn is_mapped(task: u32, addr: u64, len: u64, can_be_read: impl Fn(u64) -> bool) -> bool {
+    let by_map = || {
+        let text = read_text(&format!("/proc/{task}/maps")).ok()?;
+        let pieces = cover(&parse(&text).ok()?, addr, len, false).ok()?;
+        // A driver's mapping does not show.
+        pieces.iter().all(|piece| can_be_read(piece.start)).then_some(())
+    };
+    (len >= WORTH_THE_MAP && by_map().is_some()) || probe(can_be_read, addr, len)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -234,6 +250,25 @@ mod tests {
 7f0000004000-7f0000005000 r--p 00000000 00:00 0 
 ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsyscall]
 ";
+
+    #[test]
+    fn pages_of_a_big_mapping_are_not_touched_to_find_that_they_are_there() {
+        let memory = vec![0u8; 1 << 20];
+        let addr = (memory.as_ptr() as u64).next_multiple_of(PAGE);
+        let (len, looks) = ((1 << 20) - PAGE, std::cell::Cell::new(0));
+        let look = |answer: bool| {
+            looks.set(looks.get() + 1);
+            answer
+        };
+        let task = std::process::id();
+        assert!(is_mapped(task, addr, len, |_| look(true)));
+        assert!(looks.get() < 4, "a byte of each mapping: {}", looks.get());
+        assert!(!is_mapped(task, addr, len, |_| look(false)), "a driver's mapping");
+        assert!(!is_mapped(task, 1 << 46, len, |at| look(at != 1 << 46)), "nothing is there");
+        looks.set(0);
+        assert!(is_mapped(task, addr, 4 * PAGE, |_| look(true)));
+        assert_eq!(looks.get(), 5, "the map is not read for a few pages");
+    }
 
     #[test]
     fn lines_of_the_kernel_are_read_in_full() {

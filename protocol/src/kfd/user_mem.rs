@@ -50,6 +50,14 @@ pub trait UserMem: Send + Sync {
     /// transport has no way to share.
     fn share(&self, addr: u64, len: u64, writable: bool) -> Result<Vec<Shared>, Errno>;
 
+    /// Whether the caller may read every page of a range; of a very long range perhaps only some are looked at.
+    ///
+    /// This default touches them ([`probe`]). Where the memory map can be had it tells the same, and pages that the caller
+    /// has never used stay unused.
+    fn is_mapped(&self, addr: u64, len: u64) -> bool {
+        probe(|addr| self.read(addr, &mut [0]).is_ok(), addr, len)
+    }
+
     /// Where memory is that has been shared already. Nothing is made shared for the answer; this default is for memory
     /// with which [`UserMem::share`] has nothing to do.
     ///
@@ -57,6 +65,27 @@ pub trait UserMem: Send + Sync {
     /// Any, where part of the range is not shared or not mapped.
     fn shared(&self, addr: u64, len: u64) -> Result<Vec<Shared>, Errno> {
         self.share(addr, len, false)
+    }
+}
+
+/// Bytes of a page (x86-64).
+const PAGE: u64 = 4096;
+/// Most reads that [`probe`] makes.
+const MAX_PROBES: u64 = 1 << 14;
+
+/// Whether a byte of each page of a range `can_be_read`; of very long ranges only some pages are looked at.
+pub fn probe(can_be_read: impl Fn(u64) -> bool, addr: u64, len: u64) -> bool {
+    let Some(last) = len.checked_sub(1).and_then(|last| addr.checked_add(last)) else { return false };
+    let step = (len / PAGE).div_ceil(MAX_PROBES).max(1) * PAGE;
+    let mut at = addr;
+    loop {
+        if !can_be_read(at) {
+            return false;
+        }
+        match at.checked_add(step) {
+            Some(next) if next <= last => at = next,
+            _ => return can_be_read(last),
+        }
     }
 }
 
@@ -84,4 +113,32 @@ pub enum SharedBacking {
         /// Byte offset into it, page-aligned.
         offset: u64,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_that_cannot_be_read_is_found_wherever_it_is() {
+        for bad in 0..5 {
+            let can = |at: u64| at / PAGE != 7 + bad;
+            assert_eq!(probe(can, 7 * PAGE, 4 * PAGE), bad == 4, "{bad}");
+        }
+        let none = |_| panic!("nothing has to be looked at");
+        assert!(!probe(none, PAGE, 0) && !probe(none, u64::MAX, 2));
+    }
+
+    #[test]
+    fn of_long_ranges_the_ends_are_looked_at() {
+        let count = std::cell::Cell::new(0);
+        let len = 1 << 40;
+        let counted = |at: u64, bad: u64| {
+            count.set(count.get() + 1);
+            at / PAGE != bad
+        };
+        assert!(probe(|at| counted(at, 0), PAGE, len));
+        assert!(count.get() <= MAX_PROBES + 1);
+        assert!(!probe(|at| counted(at, 1), PAGE, len) && !probe(|at| counted(at, len / PAGE), PAGE, len));
+    }
 }

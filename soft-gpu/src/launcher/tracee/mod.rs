@@ -63,7 +63,7 @@ use protocol::kfd::{Fault, Shared, UserMem};
 
 use self::files::{FileKey, SharedFiles};
 use self::plan::Range;
-use crate::vm_copy;
+use crate::{proc_maps, vm_copy};
 
 /// What the launcher knows of the calls that it has received and not answered.
 pub trait ParkedCalls: Send + Sync {
@@ -208,6 +208,10 @@ impl UserMem for TraceeMem {
         session::share(&self.inner, None, Range { addr, len, writable })
     }
 
+    fn is_mapped(&self, addr: u64, len: u64) -> bool {
+        proc_maps::is_mapped(self.inner.pid, addr, len, |addr| self.read(addr, &mut [0]).is_ok())
+    }
+
     fn shared(&self, addr: u64, len: u64) -> Result<Vec<Shared>, Errno> {
         session::shared(&self.inner, self.inner.pid, addr, len)
     }
@@ -251,6 +255,10 @@ impl UserMem for CallMem {
     /// `ERESTARTSYS` where the calling thread itself is needed: see the [module](self).
     fn share(&self, addr: u64, len: u64, writable: bool) -> Result<Vec<Shared>, Errno> {
         session::share(&self.mem.inner, Some(self.tid), Range { addr, len, writable })
+    }
+
+    fn is_mapped(&self, addr: u64, len: u64) -> bool {
+        proc_maps::is_mapped(self.tid, addr, len, |addr| self.read(addr, &mut [0]).is_ok())
     }
 
     fn shared(&self, addr: u64, len: u64) -> Result<Vec<Shared>, Errno> {

@@ -9,8 +9,8 @@
 //! - With XNACK on, ranges are mapped when they are set and not at the first fault. Memory that no call named is not
 //!   mapped, so that an access faults.
 //! - A range of which the program may write a part only is read-only for GPUs as a whole.
-//! - The program's mappings are probed with reads, so memory without any access rights counts as not mapped, and
-//!   this device's own memory is refused (`EFAULT`) only when a GPU is to have access to it.
+//! - Memory without any access rights counts as not mapped, and this device's own memory is refused (`EFAULT`) only
+//!   when a GPU is to have access to it.
 
 mod attrs;
 mod map;
@@ -29,9 +29,6 @@ pub(crate) use range::Ranges;
 use super::State;
 use crate::mem::{MappingOwner, PAGE_SIZE};
 use crate::server::dispatch::Cx;
-
-/// Most reads that one call makes to find out whether memory is mapped.
-const MAX_PROBES: u64 = 1 << 14;
 
 /// `kfd_ioctl_svm_validate` and `kfd_ioctl_svm`. `args` is the struct with its attributes behind it.
 ///
@@ -73,7 +70,7 @@ impl State {
         if addr.checked_add(size).is_none() {
             return Err(Errno::EOVERFLOW);
         }
-        if !is_mapped(mem, addr, size) {
+        if !mem.is_mapped(addr, size) {
             return Err(Errno::EFAULT);
         }
         let taken = self.gpus.iter().filter_map(|gpu| gpu.drm.as_ref()).any(|drm| {
@@ -81,18 +78,4 @@ impl State {
         });
         if taken { Err(Errno::EADDRINUSE) } else { Ok(()) }
     }
-}
-
-/// Whether the program can read every page of the range; of very long ranges only some are looked at.
-fn is_mapped(mem: &dyn UserMem, addr: u64, size: u64) -> bool {
-    let pages = size / PAGE_SIZE;
-    let step = pages.div_ceil(MAX_PROBES).max(1);
-    let mut page = 0;
-    while page < pages {
-        if mem.read(addr + page * PAGE_SIZE, &mut [0]).is_err() {
-            return false;
-        }
-        page += step;
-    }
-    mem.read(addr + (size - PAGE_SIZE), &mut [0]).is_ok()
 }

@@ -8,7 +8,6 @@ use protocol::kfd::constants::{SvmFlags, SvmLocation};
 use protocol::kfd::{Shared, SharedBacking, UserMem};
 
 use super::super::limits::Charge;
-use super::is_mapped;
 use crate::mem::{GpuVm, MappingOwner, PAGE_SIZE};
 
 /// `amdgpu_svm_default_granularity`: 2 MiB.
@@ -215,7 +214,7 @@ impl Ranges {
 /// Whether the memory of a range is still what it was.
 fn is_current(mem: &dyn UserMem, page: u64, range: &Range) -> bool {
     let (addr, size) = (page * PAGE_SIZE, range.pages * PAGE_SIZE);
-    if !is_mapped(mem, addr, size) {
+    if !mem.is_mapped(addr, size) {
         return false;
     }
     let in_files = range.backing.iter().any(|piece| piece.file.is_some());
