@@ -141,6 +141,8 @@ impl Engine {
                 Errno::EBUSY => {
                     " (another library of this process has opened KFD with a render node of its own)"
                 }
+                // AMDKFD_IOC_ACQUIRE_VM is of Linux 4.17.
+                Errno::ENOTTY => " (this kernel's KFD is too old: GPUs need Linux 4.17 or later)",
                 _ => "",
             };
             log::error!("the page tables of GPU {gpu_id:#x} cannot be had: {errno}{why}");
