@@ -255,6 +255,18 @@ mod tests {
         assert!(library.engine().is_err());
     }
 
+    // Case F06: nothing that a second open finds depends on the topology having been read.
+    #[test]
+    fn f06_a_second_open_needs_no_system_properties() {
+        let library = Library::new();
+        open(&library).unwrap();
+        assert_eq!(open(&library), Ok(Opened::Again));
+        let engine = library.engine().unwrap();
+        assert_eq!(engine.node_properties(0).err(), Some(Status::InvalidNodeUnit), "no snapshot was taken");
+        assert!(engine.acquire_system_properties().is_ok());
+        assert!(engine.node_properties(0).is_ok());
+    }
+
     #[test]
     fn a_second_life_goes_on_with_the_same_engine() {
         let library = Library::new();
