@@ -1,7 +1,9 @@
 //! Topology trees of machines that no profile is, in the shapes of the captures that TOPOLOGIES.md tells of.
+#![allow(dead_code, reason = "each test needs some of them")]
 
 use std::path::Path;
 
+use protocol::kfd::topology::GfxVersion;
 use softgpu::profile::{Builder, Host, load};
 use softgpu::{GpuSpec, Kernel, Machine, Profile};
 
@@ -65,6 +67,19 @@ pub fn untaken_apu() -> Machine {
         node.properties.array_count = 1;
         node.mem_banks.clear();
         node.set_counts();
+    }
+    machine
+}
+
+/// A GPU of gfx8, which reaches 40 bits of addresses.
+pub fn gpu_of_40_bits() -> Machine {
+    let mut machine = Profile::Mi210.machine(KERNEL);
+    for node in machine.topology.nodes.iter_mut().filter(|node| node.is_gpu()) {
+        node.properties.gfx_target_version = 80003;
+        node.properties.device_id = 0x67df;
+    }
+    for gpu in &mut machine.gpus {
+        gpu.gfx = GfxVersion::new(8, 0, 3);
     }
     machine
 }

@@ -118,6 +118,12 @@ impl Addresses {
         }
     }
 
+    /// Whether all GPUs reach a range, wherever its addresses come from.
+    pub(super) fn reach(&self, start: u64, len: u64) -> bool {
+        let last = start.checked_add(len.saturating_sub(1));
+        start >= self.limits.base && last.is_some_and(|last| last <= self.limits.limit)
+    }
+
     /// First address and size in bytes of what GPUs do not cache (SET_MEMORY_POLICY).
     pub(super) fn coherent(&self) -> (u64, u64) {
         match &self.arena {
@@ -144,7 +150,15 @@ impl Addresses {
             return Err(refused(&"GPUs do not have so many"));
         }
         if let Some(at) = want.at {
-            return self.take_at(at, want.size).map_err(|why| refused(&format_args!("{at:#x}: {why}")));
+            return self.take_at(at, want.size).map_err(|why| match why {
+                io::Errno::INVAL => {
+                    let Limits { base, limit, .. } = self.limits;
+                    refused(&format_args!(
+                        "{at:#x} is no page between {base:#x} and {limit:#x}, which GPUs reach"
+                    ))
+                }
+                why => refused(&format_args!("{at:#x}: {why}")),
+            });
         }
         let align = self.alignment(want);
         if let Some(arena) = &self.arena {
@@ -293,7 +307,9 @@ impl Arena {
             }
             len = (len / 2) & !(HUGE_PAGE - 1);
         }
-        log::error!("GPUs reach {base:#x} to {limit:#x} only, of which no GiB in one piece can be reserved");
+        log::error!(
+            "GPUs reach {base:#x} to {limit:#x} only, of which no GiB in one piece can be reserved (ulimit -v limits it)"
+        );
         Err(Status::NoMemory)
     }
 

@@ -249,7 +249,11 @@ impl Engine {
             Ok(()) => Ok(()),
             // Container runtimes block the call; a kernel without NUMA does not have it.
             Err(error @ (io::Errno::PERM | io::Errno::NOSYS)) => {
-                log::debug!("memory cannot be bound to NUMA nodes: {error}");
+                let level = if insist { log::Level::Warn } else { log::Level::Debug };
+                log::log!(
+                    level,
+                    "memory cannot be bound to NUMA nodes (seccomp, or a kernel without): {error}"
+                );
                 Ok(())
             }
             Err(error) if !insist => {

@@ -1,7 +1,7 @@
 //! Registration of the program's own memory: `hsaKmtRegisterMemory` and its variants.
 //!
-//! Without discrete GPUs nothing has to be registered. Where all GPUs and the kernel have shared virtual memory, a range is
-//! registered there, at its own address; else KFD registers the pages and they get addresses of their own.
+//! Without discrete GPUs nothing has to be registered. Where all GPUs and the kernel have shared virtual memory, a range that
+//! they reach is registered there, at its own address; else KFD registers the pages and they get addresses of their own.
 
 use std::sync::Arc;
 
@@ -135,7 +135,9 @@ impl Engine {
             log::error!("{size} bytes at {address:#x} are registered but cannot be read");
             return Err(Status::Error);
         }
+        // Case L01: what lies beyond the GPUs' addresses (page tables of five levels) needs some that they reach.
         if machine.svm
+            && machine.addresses.reach(pages.start, pages.len)
             && let Some(done) = self.register_svm(request, pages)
         {
             return Ok(done);

@@ -49,7 +49,15 @@ pub(super) fn read(root: &Path, node: u32, cpus: &CpuInfo) -> Result<Vec<CachePr
 fn processors(root: &Path, node: u32) -> Vec<(u32, PathBuf)> {
     let numa = root.join(format!("node/node{node}"));
     let dir = if node == 0 && !numa.is_dir() { root.join("cpu") } else { numa };
-    let Ok(entries) = fs::read_dir(&dir) else { return Vec::new() };
+    let entries = match fs::read_dir(&dir) {
+        Ok(entries) => entries,
+        Err(error) => {
+            if error.kind() != io::ErrorKind::NotFound {
+                log::warn!("{} cannot be read: no caches of node {node} are known: {error}", dir.display());
+            }
+            return Vec::new();
+        }
+    };
     let named = entries.filter_map(|entry| {
         let name = entry.ok()?.file_name();
         let number = name.to_str()?.strip_prefix("cpu")?.parse().ok()?;

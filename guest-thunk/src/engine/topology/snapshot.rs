@@ -147,10 +147,17 @@ impl<'a> Taker<'a> {
             log::debug!("topology: {warning}");
         }
         let Topology { generation_id, system, nodes } = parsed.topology;
-        let mut admitted = Vec::new();
+        let gpus = nodes.iter().filter(|node| node.is_gpu()).count();
+        let mut admitted: Vec<Admitted> = Vec::new();
         for kfd in nodes {
             let id = node_id(admitted.len())?;
             admitted.extend(self.admit(kfd, id)?);
+        }
+        if gpus > 0 && !admitted.iter().any(|node| node.kfd.is_gpu()) {
+            log::warn!(
+                "none of the {gpus} GPUs that KFD has can be used: their render nodes are not here or forbidden (in a \
+                 container, pass them in: --device /dev/dri), or they are not supported"
+            );
         }
         let ids = (0..).zip(&admitted).map(|(id, node)| (node.kfd.id, id)).collect();
         let mut nodes = Vec::new();

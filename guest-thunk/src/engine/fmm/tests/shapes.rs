@@ -42,12 +42,15 @@ fn a_gpu_of_40_bits_gets_addresses_that_it_reaches() {
     }
     assert_eq!(kit.count(), before);
     drop(kit);
+    // The program's own memory lies beyond: it gets addresses of the GPU's, with SVM too.
     let own = Own::new(1);
-    let options = Options { svm: false, ..Options::default() };
-    let kit = shaped(Shape { gpuvm: Some((1 << 16, limit)), ..Shape::default() }, options);
-    kit.engine.register_memory(own.address(), PAGE).unwrap();
-    assert!(kit.engine.map_memory(own.address(), PAGE).unwrap() <= limit);
-    kit.engine.deregister_memory(own.address()).unwrap();
+    for svm in [false, true] {
+        let options = Options { svm, ..Options::default() };
+        let kit = shaped(Shape { gpuvm: Some((1 << 16, limit)), ..Shape::default() }, options);
+        kit.engine.register_memory(own.address(), PAGE).unwrap();
+        assert!(kit.engine.map_memory(own.address(), PAGE).unwrap() <= limit);
+        kit.engine.deregister_memory(own.address()).unwrap();
+    }
 }
 
 #[test]
