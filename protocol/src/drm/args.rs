@@ -1,8 +1,8 @@
 //! The argument structs of the render node calls.
 
-use crate::kfd::structs::kfd_structs;
+use crate::kfd::structs::uapi_structs;
 
-kfd_structs! {
+uapi_structs! {
     /// `struct drm_version`: each string has the length of its buffer in and its own length out.
     pub struct Version: "drm_version", 64 {
         /// Major version. (out)

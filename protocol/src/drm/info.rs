@@ -1,8 +1,8 @@
 //! The structs that AMDGPU_INFO answers.
 
-use crate::kfd::structs::kfd_structs;
+use crate::kfd::structs::uapi_structs;
 
-kfd_structs! {
+uapi_structs! {
     /// `struct drm_amdgpu_info_device` as of Linux 6.12; older headers end earlier.
     pub struct InfoDevice: "drm_amdgpu_info_device", 440 {
         /// PCI device id.

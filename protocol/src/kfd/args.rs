@@ -1,9 +1,9 @@
 //! The argument structs of the KFD ioctls.
 
-use super::structs::kfd_structs;
+use super::structs::uapi_structs;
 use super::types::ProcessDeviceApertures;
 
-kfd_structs! {
+uapi_structs! {
     /// No argument (`_IO`).
     pub struct NoArgs: "(none)", 0 {}
 

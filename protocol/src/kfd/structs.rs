@@ -41,7 +41,7 @@ pub trait UapiStruct: zerocopy::FromBytes + zerocopy::IntoBytes + zerocopy::Immu
 }
 
 /// Declares `#[repr(C)]` structs without implicit padding, each with its uapi name and size.
-macro_rules! kfd_structs {
+macro_rules! uapi_structs {
     ($($(#[$doc:meta])* pub struct $name:ident: $uapi:literal, $size:literal {
         $($(#[$fdoc:meta])* pub $field:ident: $ty:ty,)*
     })*) => {$(
@@ -81,4 +81,4 @@ macro_rules! kfd_structs {
     };
 }
 
-pub(crate) use kfd_structs;
+pub(crate) use uapi_structs;

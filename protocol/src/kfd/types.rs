@@ -1,8 +1,8 @@
 //! Structs that the argument structs embed or point to.
 
-use super::structs::kfd_structs;
+use super::structs::uapi_structs;
 
-kfd_structs! {
+uapi_structs! {
     /// `struct kfd_process_device_apertures`.
     pub struct ProcessDeviceApertures: "kfd_process_device_apertures", 56 {
         /// First address of the LDS aperture.

@@ -104,7 +104,7 @@ macro_rules! kfd_consts {
             pub const $name: $ty = $value;
         )*
 
-        pub(super) const NAMES: super::Names = &[$(($uapi, $name as u64)),*];
+        pub(super) const NAMES: $crate::kfd::constants::Names = &[$(($uapi, $name as u64)),*];
     };
 }
 
@@ -224,7 +224,7 @@ macro_rules! kfd_flags {
 }
 
 /// `A | B | 0x40`: names where there are some, the remaining bits as a number.
-fn fmt_flags(bits: u64, names: Names, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+pub(crate) fn fmt_flags(bits: u64, names: Names, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
     let mut rest = bits;
     let mut separator = "";
     for (name, value) in names {
@@ -241,7 +241,7 @@ fn fmt_flags(bits: u64, names: Names, f: &mut core::fmt::Formatter<'_>) -> core:
     }
 }
 
-use {kfd_consts, kfd_flags, kfd_values};
+pub(crate) use {kfd_consts, kfd_flags, kfd_values};
 
 #[cfg(test)]
 mod tests {
