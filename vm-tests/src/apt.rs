@@ -22,6 +22,14 @@ pub struct Package {
     pub version: String,
 }
 
+impl Package {
+    /// `NAME VERSION`.
+    fn parse(line: &str) -> Self {
+        let (name, version) = line.trim().split_once(' ').unwrap_or((line.trim(), ""));
+        Self { name: name.to_owned(), version: version.to_owned() }
+    }
+}
+
 /// The mirror that the machine's apt uses for Debian itself.
 ///
 /// # Errors
@@ -48,18 +56,29 @@ pub fn mirror() -> Result<String> {
 /// # Errors
 /// If no package matches.
 pub fn newest(cache: &Cache, pattern: &str) -> Result<Package> {
-    let answer = remembered(cache, &format!("newest {pattern}"), |_| find_newest(pattern))?;
-    let (name, version) = answer.trim().split_once(' ').unwrap_or((answer.trim(), ""));
-    Ok(Package { name: name.to_owned(), version: version.to_owned() })
+    let apt_cache = || Command::new("apt-cache");
+    let answer = remembered(cache, &format!("newest {pattern}"), |_| find_newest(apt_cache, pattern))?;
+    Ok(Package::parse(&answer))
 }
 
-fn find_newest(pattern: &str) -> Result<String> {
-    let found = command::succeed(Command::new("apt-cache").args(["--names-only", "search", pattern]), LOCAL)?;
+/// The same in another release of Debian, whose package lists are kept apart from the machine's own.
+///
+/// # Errors
+/// If the mirror has no such release, or no package matches.
+pub fn newest_of(cache: &Cache, suite: &str, pattern: &str) -> Result<Package> {
+    let answer = remembered(cache, &format!("newest {suite} {pattern}"), |dir| {
+        with_lists(dir, suite, |lists| find_newest(|| apart("apt-cache", lists), pattern))
+    })?;
+    Ok(Package::parse(&answer))
+}
+
+/// Finds it with programs of apt's that `apt_cache` makes.
+fn find_newest(apt_cache: impl Fn() -> Command, pattern: &str) -> Result<String> {
+    let found = command::succeed(apt_cache().args(["--names-only", "search", pattern]), LOCAL)?;
     let names = found.lines().filter_map(|line| line.split_once(" - ")).map(|(name, _)| name);
     let none = || Error::Package(format!("No package is named like {pattern}; run `apt-get update`"));
     let name = names.max_by_key(|name| numbers(name)).ok_or_else(none)?;
-    let record =
-        command::succeed(Command::new("apt-cache").args(["show", "--no-all-versions", name]), LOCAL)?;
+    let record = command::succeed(apt_cache().args(["show", "--no-all-versions", name]), LOCAL)?;
     let version = record.lines().find_map(|line| line.strip_prefix("Version: "));
     let version = version.ok_or_else(|| Error::Package(format!("The package {name} has no version")))?;
     Ok(format!("{name} {version}"))
@@ -70,11 +89,27 @@ fn find_newest(pattern: &str) -> Result<String> {
 /// # Errors
 /// If apt or dpkg fails.
 pub fn unpack(package: &Package, dir: &Path) -> Result<()> {
-    let wanted = format!("{}={}", package.name, package.version);
-    let mut download = Command::new("apt-get");
+    let mut apt_get = Command::new("apt-get");
     // Root's cache is closed to apt's own user; apt would warn and do without it all the same.
-    download.args(["-qq", "-o", "APT::Sandbox::User=root", "download", &wanted]).current_dir(dir);
-    command::succeed(&mut download, NETWORK)?;
+    apt_get.args(["-qq", "-o", "APT::Sandbox::User=root"]);
+    download(apt_get, std::slice::from_ref(package), dir)
+}
+
+/// The same with packages of another release.
+///
+/// # Errors
+/// If the mirror has no such release, or apt or dpkg fails.
+pub fn unpack_of(suite: &str, packages: &[Package], dir: &Path) -> Result<()> {
+    with_lists(dir, suite, |lists| {
+        let mut apt_get = apart("apt-get", lists);
+        apt_get.arg("-qq");
+        download(apt_get, packages, dir)
+    })
+}
+
+fn download(mut apt_get: Command, packages: &[Package], dir: &Path) -> Result<()> {
+    let wanted = packages.iter().map(|package| format!("{}={}", package.name, package.version));
+    command::succeed(apt_get.arg("download").args(wanted).current_dir(dir), NETWORK)?;
     let files = fs::read_dir(dir).map_err(Error::file("list", dir))?;
     let archives = files
         .filter_map(|file| Some(file.ok()?.path()))
@@ -95,15 +130,32 @@ pub fn unpack(package: &Package, dir: &Path) -> Result<()> {
 pub fn closure(cache: &Cache, suite: &str, packages: &[&str]) -> Result<String> {
     let question = format!("closure {suite} {}", packages.join(" "));
     remembered(cache, &question, |dir| {
-        let lists = dir.join("lists");
-        let plan = simulate(&lists, suite, packages);
-        // They are large, and the answer is all that is needed of them.
-        fs::remove_dir_all(&lists).map_err(Error::file("remove", &lists))?;
-        plan
+        with_lists(dir, suite, |lists| {
+            let mut simulate = apart("apt-get", lists);
+            simulate.args(["-qq", "--simulate", "--no-install-recommends", "install"]).args(packages);
+            let plan = command::succeed(&mut simulate, LOCAL)?;
+            let mut lines: Vec<_> = plan.lines().filter_map(planned).collect();
+            lines.sort_unstable();
+            if lines.is_empty() {
+                return Err(Error::Package(format!(
+                    "apt plans to install nothing of {packages:?} from {suite}"
+                )));
+            }
+            Ok(lines.join("\n"))
+        })
     })
 }
 
-fn simulate(dir: &Path, suite: &str, packages: &[&str]) -> Result<String> {
+/// Fetches the package lists of a release into a directory below `dir` for as long as `use_them` runs: they are large, and
+/// what is found in them is all that is needed.
+fn with_lists<T>(dir: &Path, suite: &str, use_them: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
+    let lists = dir.join("lists");
+    let result = fetch_lists(&lists, suite).and_then(|()| use_them(&lists));
+    fs::remove_dir_all(&lists).map_err(Error::file("remove", &lists))?;
+    result
+}
+
+fn fetch_lists(dir: &Path, suite: &str) -> Result<()> {
     for sub in ["state/lists/partial", "cache/archives/partial", "none"] {
         let path = dir.join(sub);
         fs::create_dir_all(&path).map_err(Error::file("make the directory", path))?;
@@ -113,16 +165,7 @@ fn simulate(dir: &Path, suite: &str, packages: &[&str]) -> Result<String> {
         let path = dir.join(name);
         fs::write(&path, text).map_err(Error::file("write", path))?;
     }
-    command::succeed(apart(dir).args(["-qq", "update"]), NETWORK)?;
-    let mut simulate = apart(dir);
-    simulate.args(["-qq", "--simulate", "--no-install-recommends", "install"]).args(packages);
-    let plan = command::succeed(&mut simulate, LOCAL)?;
-    let mut lines: Vec<_> = plan.lines().filter_map(planned).collect();
-    lines.sort_unstable();
-    if lines.is_empty() {
-        return Err(Error::Package(format!("apt plans to install nothing of {packages:?} from {suite}")));
-    }
-    Ok(lines.join("\n"))
+    command::succeed(apart("apt-get", dir).args(["-qq", "update"]), NETWORK).map(drop)
 }
 
 /// apt's answer to a question about versions. Asking costs seconds of computing, so an answer is kept for a day.
@@ -136,9 +179,9 @@ fn remembered(cache: &Cache, question: &str, ask: impl FnOnce(&Path) -> Result<S
     fs::read_to_string(&file).map_err(Error::file("read", file))
 }
 
-/// An apt that knows nothing of the machine's packages and sources, only of its network configuration.
-fn apart(dir: &Path) -> Command {
-    let mut apt = Command::new("apt-get");
+/// A program of apt's that knows nothing of the machine's packages and sources, only of its network configuration.
+fn apart(program: &str, dir: &Path) -> Command {
+    let mut apt = Command::new(program);
     for (option, value) in [
         ("Dir::State", "state"),
         ("Dir::State::status", "status"),

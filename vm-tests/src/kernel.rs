@@ -1,4 +1,4 @@
-//! Debian's stock kernel, unpacked from its package, and the modules of it in load order.
+//! Debian's kernels, unpacked from their packages, and the modules of them in load order.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -15,9 +15,13 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// A kernel image and its modules.
 #[derive(Clone, Debug)]
 pub struct Kernel {
-    dir: PathBuf,
     release: String,
+    image: PathBuf,
+    modules: PathBuf,
 }
+
+/// Where Debian 13 gets newer kernels from.
+const BACKPORTS: &str = "trixie-backports";
 
 impl Kernel {
     /// The newest 6.12 of the machine's Debian (in Debian 12 from its backported source package), from the cache.
@@ -37,7 +41,33 @@ impl Kernel {
             // The package makes its dependency lists when it is installed.
             command::succeed(Command::new("depmod").arg("--basedir").arg(dir).arg(&release), LIMIT).map(drop)
         })?;
-        Ok(Self { dir, release })
+        let image = dir.join("boot").join(format!("vmlinuz-{release}"));
+        let modules = dir.join("lib/modules").join(&release);
+        Ok(Self { release, image, modules })
+    }
+
+    /// The newest 7.x that Debian 13 is offered (its backports), from the cache.
+    ///
+    /// # Errors
+    /// If there is none, or its packages cannot be fetched or unpacked.
+    pub fn newest_7() -> Result<Self> {
+        let cache = Cache::open()?;
+        let package = apt::newest_of(&cache, BACKPORTS, r"^linux-image-7\.[0-9.]+[+]deb[0-9]+-amd64$")?;
+        let release = package.name.trim_start_matches("linux-image-").to_owned();
+        // From 7.x on the package of the image has no file: these are its parts.
+        let parts = ["base", "binary", "modules"];
+        let parts = parts.map(|part| apt::Package {
+            name: format!("linux-{part}-{release}"),
+            version: package.version.clone(),
+        });
+        let recipe = format!("kernel of parts 1\n{} {}\n", package.name, package.version);
+        let dir = cache.entry("kernel-7", &recipe, |dir| {
+            apt::unpack_of(BACKPORTS, &parts, dir)?;
+            let usr = dir.join("usr");
+            command::succeed(Command::new("depmod").arg("--basedir").arg(usr).arg(&release), LIMIT).map(drop)
+        })?;
+        let modules = dir.join("usr/lib/modules").join(&release);
+        Ok(Self { release, image: modules.join("vmlinuz"), modules })
     }
 
     /// What `uname -r` says in it.
@@ -47,7 +77,7 @@ impl Kernel {
 
     /// The bootable image.
     pub fn image(&self) -> PathBuf {
-        self.dir.join("boot").join(format!("vmlinuz-{}", self.release))
+        self.image.clone()
     }
 
     /// The files of a module and of all that it needs, in the order in which they must be loaded.
@@ -57,9 +87,8 @@ impl Kernel {
     /// # Errors
     /// [`Error::NoModule`], or that the lists of the kernel cannot be read.
     pub(crate) fn load_order(&self, module: &str) -> Result<Vec<PathBuf>> {
-        let base = self.dir.join("lib/modules").join(&self.release);
         let read = |name| {
-            let file = base.join(name);
+            let file = self.modules.join(name);
             fs::read_to_string(&file).map_err(Error::file("read", file))
         };
         let dependencies = read("modules.dep")?;
@@ -70,7 +99,7 @@ impl Kernel {
             }
             None => return Err(Error::NoModule { release: self.release.clone(), module: module.to_owned() }),
         };
-        Ok(files.iter().map(|file| base.join(file)).collect())
+        Ok(files.iter().map(|file| self.modules.join(file)).collect())
     }
 }
 

@@ -98,6 +98,7 @@ fn warm() -> Result<ExitCode, Error> {
         start = Instant::now();
     };
     made("kernel", Kernel::stock()?.image());
+    made("kernel 7.x", Kernel::newest_7()?.image());
     let root = Root::trixie()?;
     made("Debian 13 root", root.dir().to_owned());
     made("Debian 13 disk image", root.image()?);
