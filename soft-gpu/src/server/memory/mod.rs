@@ -72,6 +72,8 @@ impl DeviceMemory {
 pub(crate) struct Memory {
     process: ProcessId,
     state: Mutex<State>,
+    /// Held, before `state`, by the call that sets attributes of shared virtual memory: one at a time.
+    svm_set: Mutex<()>,
     /// The doorbells of each GPU, made at first use.
     doorbells: Vec<OnceLock<HostMem>>,
 }
@@ -147,7 +149,7 @@ impl Memory {
             .collect();
         let doorbells = gpus.iter().map(|_| OnceLock::new()).collect();
         let state = State { gpus, event_page: None, svm: svm::Ranges::default() };
-        Self { process, state: Mutex::new(state), doorbells }
+        Self { process, state: Mutex::new(state), svm_set: Mutex::default(), doorbells }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -1,6 +1,6 @@
 //! Setting attributes: new ranges, split ranges, page tables.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use protocol::Errno;
 use protocol::kfd::constants::{AllocFlags, SvmLocation};
@@ -13,8 +13,24 @@ use crate::server::dispatch::Cx;
 
 /// `svm_range_set_attr`. An error of the last step leaves the attributes set, as in the kernel.
 pub(super) fn set(cx: &Cx<'_>, addr: u64, size: u64, list: &[SvmAttribute]) -> Result<(), Errno> {
-    let mut guard = cx.process.memory.lock();
-    let state = &mut *guard;
+    // Ranges are only made and split under this one (`process_info->lock`). The lock of the state is let go in between.
+    let _one = cx.process.memory.svm_set.lock().unwrap_or_else(PoisonError::into_inner);
+    let xnack = cx.process.xnack();
+    let pages = prepare(cx, addr, size, list, xnack)?;
+    let mut result = Ok(());
+    for page in pages {
+        match set_range(cx, page, list, xnack) {
+            Err(Errno::ERESTARTSYS) => return Err(Errno::ERESTARTSYS),
+            Err(errno) => result = Err(errno),
+            Ok(()) => {}
+        }
+    }
+    result
+}
+
+/// Checks the call and makes ranges of exactly its pages; the first page of each.
+fn prepare(cx: &Cx<'_>, addr: u64, size: u64, list: &[SvmAttribute], xnack: bool) -> Result<Vec<u64>, Errno> {
+    let mut state = cx.process.memory.lock();
     state.check_attrs(list)?;
     // kgd_process_info comes with the first page tables.
     if state.gpus.iter().all(|gpu| gpu.drm.is_none()) {
@@ -23,29 +39,38 @@ pub(super) fn set(cx: &Cx<'_>, addr: u64, size: u64, list: &[SvmAttribute]) -> R
     let (first, last) = (addr / PAGE_SIZE, addr.saturating_add(size - 1) / PAGE_SIZE);
     state.drop_stale(cx.call.mem(), first, last);
     state.check_range(cx.call.mem(), addr, size)?;
-    let xnack = cx.process.xnack();
     state.add_ranges(cx, first, last, xnack)?;
-    let mut result = Ok(());
-    for page in state.svm.meeting(first, last) {
-        let Some(before) = state.svm.get(page).map(|range| range.attrs) else { continue };
-        let mut attrs = before;
-        let update = state.apply_attrs(&mut attrs, list, xnack);
-        let Some(range) = state.svm.get_mut(page) else { continue };
-        range.attrs = attrs;
-        let moved = range.prefetch_now();
-        if (update || moved || xnack)
-            && let Err(errno) = state.map_range(cx.call.mem(), page, xnack)
-        {
-            if errno == Errno::ERESTARTSYS {
-                // The call is made again, and must find this range as it was: one whose attributes are set already is
-                // not mapped anew.
-                state.svm.get_mut(page).into_iter().for_each(|range| range.attrs = before);
-                return Err(errno);
-            }
-            result = Err(errno);
-        }
+    Ok(state.svm.meeting(first, last))
+}
+
+/// Sets the attributes of one range, and maps it where that takes it. A range that another call dropped meanwhile,
+/// because its memory is gone, needs nothing.
+fn set_range(cx: &Cx<'_>, page: u64, list: &[SvmAttribute], xnack: bool) -> Result<(), Errno> {
+    let mut state = cx.process.memory.lock();
+    let Some(before) = state.svm.get(page).map(|range| range.attrs) else { return Ok(()) };
+    let mut attrs = before;
+    let update = state.apply_attrs(&mut attrs, list, xnack);
+    let Some(range) = state.svm.get_mut(page) else { return Ok(()) };
+    range.attrs = attrs;
+    let moved = range.prefetch_now();
+    if !(update || moved || xnack) {
+        return Ok(());
     }
-    result
+    let Some(target) = state.map_target(page, xnack)? else { return Ok(()) };
+    drop(state);
+    // Not under the lock: sharing stops the program's threads, and one that waits in a call for the lock cannot stop.
+    let memory = target.share(cx.call.mem());
+    let mut state = cx.process.memory.lock();
+    match memory {
+        Ok(memory) => state.map_range(&target, memory),
+        Err(Errno::ERESTARTSYS) => {
+            // The call is made again, and must find this range as it was: one whose attributes are set already is
+            // not mapped anew.
+            state.svm.get_mut(page).into_iter().for_each(|range| range.attrs = before);
+            Err(Errno::ERESTARTSYS)
+        }
+        Err(errno) => Err(errno),
+    }
 }
 
 impl State {

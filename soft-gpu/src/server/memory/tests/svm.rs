@@ -1,8 +1,13 @@
 //! The SVM ioctl. Functions named are those of `kfd_svm.c` where nothing else is said.
 
+use std::sync::Mutex;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
 use protocol::kfd::args::SvmArgs;
 use protocol::kfd::constants::{SvmAttr, SvmFlags, SvmLocation, SvmOp};
 use protocol::kfd::types::SvmAttribute;
+use protocol::kfd::{Call, Fault, Interrupt, PassedFd, Shared, UserMem};
 use zerocopy::IntoBytes;
 
 use super::*;
@@ -17,11 +22,21 @@ fn attr(kind: SvmAttr, value: u32) -> SvmAttribute {
 impl Program {
     /// The raw call: a request of `size` bytes, of which `list` are the attributes.
     fn svm_raw(&self, header: SvmArgs, size: u32, list: &mut [SvmAttribute]) -> Result<(), Errno> {
+        self.svm_call(header, size, list, &LocalCall::new())
+    }
+
+    fn svm_call(
+        &self,
+        header: SvmArgs,
+        size: u32,
+        list: &mut [SvmAttribute],
+        call: &dyn Call,
+    ) -> Result<(), Errno> {
         let mut bytes = header.as_bytes().to_vec();
         bytes.extend_from_slice(list.as_bytes());
         bytes.resize(size as usize, 0);
         let request = Ioctl::Svm.request() & !(0x3fff << 16) | (size << 16);
-        let result = self.process.ioctl(self.kfd, request, &mut bytes, &LocalCall::new());
+        let result = self.process.ioctl(self.kfd, request, &mut bytes, call);
         if let Some(back) = bytes.get(size_of::<SvmArgs>()..).and_then(|rest| rest.get(..size_of_val(list))) {
             list.as_mut_bytes().copy_from_slice(back);
         }
@@ -331,4 +346,78 @@ fn shared_virtual_memory_counts_as_system_memory() {
     let access = [attr(SvmAttr::ACCESS, program.gpu())];
     assert_eq!(program.svm_set(&huge, &access), Err(Errno::ENOMEM));
     assert_eq!(program.svm(SET, huge.addr(), 4096, &mut access.to_vec()), Ok(()), "nothing stays counted");
+}
+
+/// A call whose memory takes its time to be shared: another thread of the program allocates a buffer meanwhile, and has
+/// to be answered before it can stop.
+struct Busy {
+    program: Arc<Program>,
+    buffer_at: u64,
+    inner: LocalCall,
+    answers: Mutex<Vec<Result<Result<AllocMemoryOfGpuArgs, Errno>, RecvTimeoutError>>>,
+}
+
+impl Busy {
+    fn new(program: &Arc<Program>, buffer_at: u64) -> Self {
+        let inner = LocalCall::new();
+        Self { program: Arc::clone(program), buffer_at, inner, answers: Mutex::default() }
+    }
+}
+
+impl UserMem for Busy {
+    fn read(&self, addr: u64, buf: &mut [u8]) -> Result<(), Fault> {
+        LocalMem.read(addr, buf)
+    }
+
+    fn write(&self, addr: u64, buf: &[u8]) -> Result<(), Fault> {
+        LocalMem.write(addr, buf)
+    }
+
+    fn share(&self, addr: u64, len: u64, writable: bool) -> Result<Vec<Shared>, Errno> {
+        let shared = LocalMem.share(addr, len, writable);
+        let (sender, receiver) = channel();
+        let (program, at) = (Arc::clone(&self.program), self.buffer_at);
+        std::thread::spawn(move || sender.send(program.alloc(at, 4096, AllocFlags::GTT | RW)));
+        self.answers.lock().expect("no panic").push(receiver.recv_timeout(Duration::from_secs(10)));
+        shared
+    }
+}
+
+impl Call for Busy {
+    fn mem(&self) -> &dyn UserMem {
+        self
+    }
+
+    fn descriptor(&self, fd: i32) -> Result<PassedFd, Errno> {
+        self.inner.descriptor(fd)
+    }
+
+    fn install(&self, fd: OwnedFd) -> Result<i32, Errno> {
+        self.inner.install(fd)
+    }
+
+    fn interrupt(&self) -> &Interrupt {
+        self.inner.interrupt()
+    }
+}
+
+#[test]
+fn other_calls_are_answered_while_memory_is_being_shared() {
+    // Sharing stops the program's threads; one that waits for such an answer cannot stop.
+    let machine = Machine::new(Profile::Mi210);
+    let program = Arc::new(machine.running(1));
+    let pages = Pages::new(2);
+    let mut access = [attr(SvmAttr::ACCESS, program.gpu())];
+    let set = SvmArgs { start_addr: pages.addr(), size: pages.len as u64, op: SET, nattr: 1 };
+    // Elsewhere, and in the range itself, which is the program's already.
+    for (buffer_at, expected) in [(VA, None), (pages.addr(), Some(Errno::EADDRINUSE))] {
+        let call = Busy::new(&program, buffer_at);
+        program.svm_call(set, 32, &mut access, &call).expect("mapped memory");
+        let answers = call.answers.into_inner().expect("no panic");
+        let answers: Vec<_> = answers.into_iter().map(|answer| answer.map(Result::err)).collect();
+        assert_eq!(answers, [Ok(expected)]);
+        access[0].type_ = SvmAttr::ACCESS_IN_PLACE.0;
+    }
+    let vm = machine.device().process_by_pid(1).expect("running").memory.vm(program.gpu()).expect("acquired");
+    assert_eq!(vm.read_u64(pages.addr()), Ok(0));
 }
