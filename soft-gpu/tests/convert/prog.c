@@ -434,6 +434,16 @@ static void signals(void)
 	start(&thread, sleeper, NULL);
 	convert_many("timer signals, two threads", 200, 1);
 	CHECK(alarms > 10);
+	/* Those of timer_create: the kernel lets go of the signal lock on the way to their handlers. */
+	timer.it_interval.tv_usec = timer.it_value.tv_usec = 0;
+	setitimer(ITIMER_REAL, &timer, NULL);
+	alarms = 0;
+	struct itimerspec often = {{0, 100000}, {0, 100000}};
+	timer_t id;
+	CHECK(timer_create(CLOCK_MONOTONIC, NULL, &id) == 0);
+	CHECK(timer_settime(id, 0, &often, NULL) == 0);
+	convert_many("signals of a POSIX timer", 400, 1);
+	CHECK(alarms > 10);
 }
 
 /* A child in the same memory that is no thread of ours. */

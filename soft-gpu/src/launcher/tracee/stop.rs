@@ -100,7 +100,9 @@ impl<'a> StopSet<'a> {
     fn take_stop(&mut self, tid: u32, thorough: bool) -> Result<bool, ConvertError> {
         match ptrace::poll_stop(tid) {
             Ok(Some(Stop::Signal(signal))) => {
-                // It was on its way to a handler before it was asked; the stop comes after that.
+                // It was on its way to a handler. Every stop takes back what was asked before (`ptrace_stop` in
+                // `kernel/signal.c`): asked again, it stops before it runs the handler.
+                let _ = ptrace::interrupt(tid);
                 let _ = ptrace::run_with_signal(tid, signal);
                 Ok(false)
             }
