@@ -30,7 +30,7 @@ impl UserMem for LocalMem {
 
     /// Nothing has to be done: the range is checked and handed back as it is.
     fn share(&self, addr: u64, len: u64, writable: bool) -> Result<Vec<Shared>, Errno> {
-        let pieces = own_regions(addr, len, writable)?;
+        let (_, pieces) = proc_maps::look_up("/proc/self/maps", addr, len, writable)?;
         for piece in &pieces {
             refuse_device_memory(piece)?;
         }
@@ -40,26 +40,6 @@ impl UserMem for LocalMem {
     fn is_mapped(&self, addr: u64, len: u64) -> bool {
         proc_maps::is_mapped(own_pid(), addr, len, |addr| self.read(addr, &mut [0]).is_ok())
     }
-}
-
-/// Times that the memory map is looked at before it is believed that a range is not there.
-const LOOKS: u32 = 16;
-
-/// What is mapped in a range of this process ([`proc_maps::cover`]).
-///
-/// The kernel hands the map out in pieces, between which other threads map and unmap: lines may then overlap or be
-/// missing, which looks like a hole. So what is not found is looked for again.
-fn own_regions(addr: u64, len: u64, writable: bool) -> Result<Vec<Region>, Errno> {
-    let mut last = Errno::EIO;
-    for _ in 0..LOOKS {
-        let text = proc_maps::read_text("/proc/self/maps").map_err(|_| Errno::EIO)?;
-        let Ok(regions) = proc_maps::parse(&text) else { continue };
-        match proc_maps::cover(&regions, addr, len, writable) {
-            Err(Errno::EFAULT) => last = Errno::EFAULT,
-            other => return other,
-        }
-    }
-    Err(last)
 }
 
 /// A driver's mapping (`VM_PFNMAP`, `VM_IO`) does not show in the memory map, but the kernel refuses to copy

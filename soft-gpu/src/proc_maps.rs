@@ -79,6 +79,36 @@ pub fn read_text(path: &str) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
+/// Times that a memory map is looked at before it is believed.
+const LOOKS: u32 = 16;
+
+/// The memory map of a process, a file below `/proc`, and what it has in a range ([`cover`]).
+///
+/// The kernel hands the map out in pieces, between which other threads map and unmap: lines may then overlap or be
+/// missing, which looks like a hole. So what is not found is looked for again.
+///
+/// # Errors
+/// `ESRCH` if the process is gone or may not be looked at, `EIO` for a text that is no memory map, and those of
+/// [`cover`].
+pub fn look_up(path: &str, addr: u64, len: u64, writable: bool) -> Result<(Vec<Region>, Vec<Region>), Errno> {
+    let mut last = Errno::EIO;
+    for _ in 0..LOOKS {
+        let text = read_text(path).map_err(|_| Errno::ESRCH)?;
+        let regions = match parse(&text) {
+            Ok(regions) => regions,
+            Err(error) => {
+                log::debug!("{path}: {error}");
+                continue;
+            }
+        };
+        match cover(&regions, addr, len, writable) {
+            Err(Errno::EFAULT) => last = Errno::EFAULT,
+            covered => return covered.map(|parts| (regions, parts)),
+        }
+    }
+    Err(last)
+}
+
 fn parse_line(line: &[u8]) -> Result<Region, &'static str> {
     let (range, rest) = column(line);
     let (start, end) = split_at_byte(range, b'-').ok_or("range")?;

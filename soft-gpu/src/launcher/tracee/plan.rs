@@ -44,14 +44,15 @@ impl Plan {
     pub fn make(inner: &Inner, task: u32, range: Range) -> Result<Self, ConvertError> {
         let Range { addr, len, writable } = range;
         let failed = |errno| ConvertError::Range { addr, errno };
-        let regions = memory_map(task).map_err(failed)?;
+        let (regions, parts) =
+            proc_maps::look_up(&format!("/proc/{task}/maps"), addr, len, writable).map_err(failed)?;
         let mut plan = Self {
             private: Vec::new(),
             shared: Vec::new(),
             mapped: regions.iter().filter(|region| region.shared).map(FileKey::of_region).collect(),
             vdso: regions.iter().find(|region| region.name == b"[vdso]").cloned(),
         };
-        for part in proc_maps::cover(&regions, addr, len, writable).map_err(failed)? {
+        for part in parts {
             let whole = regions.iter().find(|whole| whole.end >= part.end).ok_or(failed(Errno::EFAULT))?;
             plan.add(inner, task, part, whole, writable)?;
         }
