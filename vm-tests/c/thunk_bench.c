@@ -3,8 +3,8 @@
  *   thunk_bench KIND LIVE ROUNDS SCALE CASE...
  *
  * KIND (gtt, vram, paged) and LIVE: what is allocated and mapped before, and stays, 4 KiB each. For each CASE it prints
- * ROUNDS lines `case nanoseconds steps`: how long a step took in that round. A round's steps are the case's own number
- * of them times SCALE percent. `measured` runs a round and nothing else, so that callgrind can count in it alone. */
+ * ROUNDS lines `case elapsed cpu steps`: nanoseconds of a step in that round, on the clock and as this thread ran, itself or
+ * in the kernel. A round's steps are the case's own number of them times SCALE percent. `measured` runs a round and nothing else, so that callgrind can count in it alone. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -194,9 +194,9 @@ static const struct bench {
     {"topology", NULL, topology, 5},
 };
 
-static uint64_t now(void) {
+static uint64_t now(clockid_t clock) {
     struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
+    clock_gettime(clock, &time);
     return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
@@ -209,9 +209,10 @@ void measured(void (*step)(void), unsigned steps) {
 
 static void time_rounds(const char *name, void (*step)(void), unsigned steps, unsigned rounds) {
     for (unsigned i = 0; i < rounds; i++) {
-        const uint64_t start = now();
+        const uint64_t start = now(CLOCK_MONOTONIC), cpu_start = now(CLOCK_THREAD_CPUTIME_ID);
         measured(step, steps);
-        printf("%s %.1f %u\n", name, (double)(now() - start) / steps, steps);
+        const uint64_t cpu = now(CLOCK_THREAD_CPUTIME_ID) - cpu_start, elapsed = now(CLOCK_MONOTONIC) - start;
+        printf("%s %.1f %.1f %u\n", name, (double)elapsed / steps, (double)cpu / steps, steps);
     }
 }
 

@@ -84,6 +84,8 @@ fn build_thunk() -> Result<PathBuf> {
     let names = program.ancestors().skip(1).filter_map(Path::file_name).filter_map(|name| name.to_str());
     let profile = match names.into_iter().find(|name| *name != "deps") {
         Some("debug") | None => "dev",
+        // As it is shipped.
+        Some("release") => "library",
         Some(profile) => profile,
     };
     let script = crate_dir().join("../scripts/build-lib");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use protocol::Errno;
 use protocol::drm::{self, DrmIoctl, Known};
 use protocol::kfd::flat::Declared;
-use protocol::kfd::ioctl::{Direction, Reach, Reaches};
+use protocol::kfd::ioctl::{Direction, Manner, Reach, Reaches};
 use protocol::kfd::{
     Call, Family, FileId, Ioctl, Mapping, Node, Process, Transfer, request_reads, request_size, request_type,
     request_writes,
@@ -115,12 +115,20 @@ impl Process for NativeProcess {
             if args.len() != request_size(request) {
                 return Err(Errno::EINVAL);
             }
-            // Nearly all calls, and those that a program makes all the time.
-            if entry.node == Node::Kfd && Ioctl::is_plain_request(request) {
-                return kernel_ioctl(&entry.fd, request, args);
+            let manner = match entry.node {
+                Node::Kfd => Ioctl::manner_of(request),
+                Node::Render(_) => Manner::Special,
+            };
+            match manner {
+                // Nearly all calls, and those that a program makes all the time.
+                Manner::Plain => kernel_ioctl(&entry.fd, request, args),
+                Manner::Sleeps if call.interrupt().fired() => Err(Errno::ERESTARTSYS),
+                Manner::Sleeps => kernel_ioctl(&entry.fd, request, args),
+                Manner::Special => {
+                    let declared = Declaration::of(entry.node, request);
+                    self.ioctl_with_descriptors(&entry.fd, declared, request, args, call)
+                }
             }
-            let declared = Declaration::of(entry.node, request);
-            self.ioctl_with_descriptors(&entry.fd, declared, request, args, call)
         })
     }
 

@@ -71,7 +71,7 @@ impl Engine {
             log::debug!("{size} bytes, aligned to {alignment}, at {wanted:#x}, {flags:?}: {status}");
         })?;
         let at = flags.fixed_address().then_some(wanted);
-        let request = Request { machine: &machine, node, gpu_id, size, align: alignment, flags, at };
+        let request = Request { machine, node, gpu_id, size, align: alignment, flags, at };
         let allocated = self.alloc(&request);
         allocated.inspect_err(|status| log::debug!("no {size} bytes on node {node}, {flags:?}: {status}"))
     }

@@ -71,7 +71,7 @@ pub(super) struct Buffer {
     /// As the program asked for it.
     pub(super) flags: MemFlags,
     life: Mutex<Life>,
-    told: Mutex<Told>,
+    told: Told,
     /// When it was last registered, and last mapped; 0 if it is not.
     registered_at: AtomicU64,
     mapped_at: AtomicU64,
@@ -98,12 +98,44 @@ pub(super) struct Life {
     pub(super) viewed: Option<Viewed>,
 }
 
-/// What programs are told without waiting for KFD.
-#[derive(Clone, Debug, Default)]
+/// What programs are told without waiting for KFD, nor for a lock.
+#[derive(Debug, Default)]
 pub(super) struct Told {
-    pub(super) registered: Option<Nodes>,
-    pub(super) mapped: Option<Nodes>,
-    pub(super) user_data: u64,
+    pub(super) registered: NodeList,
+    pub(super) mapped: NodeList,
+    pub(super) user_data: AtomicU64,
+}
+
+/// Where a list of nodes is that is kept for ever: its address and, in the low bits, its length. Programs get both, which must
+/// belong together.
+#[derive(Debug, Default)]
+pub(super) struct NodeList(AtomicU64);
+
+impl NodeList {
+    /// More nodes than KFD has.
+    const COUNT_BITS: u32 = 16;
+
+    pub(super) fn set(&self, nodes: Option<&Nodes>) {
+        self.0.store(nodes.map_or(0, Self::pack), Ordering::Release);
+    }
+
+    /// Address and length.
+    pub(super) fn get(&self) -> (u64, u32) {
+        let packed = self.0.load(Ordering::Acquire);
+        let count = packed & ((1 << Self::COUNT_BITS) - 1);
+        (packed >> Self::COUNT_BITS, u32::try_from(count).unwrap_or(0))
+    }
+
+    fn pack(nodes: &Nodes) -> u64 {
+        let (address, count) = (nodes.as_ptr().expose_provenance() as u64, nodes.len() as u64);
+        let fits = address >> (u64::BITS - Self::COUNT_BITS) == 0 && count >> Self::COUNT_BITS == 0;
+        if fits {
+            return address << Self::COUNT_BITS | count;
+        }
+        // No allocator uses such addresses, even where pages have five levels.
+        log::warn!("a list of {count} nodes at {address:#x} cannot be told");
+        0
+    }
 }
 
 impl Life {
@@ -130,7 +162,7 @@ impl Buffer {
             node,
             flags,
             life: Mutex::new(life),
-            told: Mutex::default(),
+            told: Told::default(),
             registered_at: AtomicU64::new(0),
             mapped_at: AtomicU64::new(0),
         }
@@ -141,9 +173,9 @@ impl Buffer {
         self.life.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What programs are told. Held for a moment only.
-    pub(super) fn told(&self) -> MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    /// What programs are told.
+    pub(super) fn told(&self) -> &Told {
+        &self.told
     }
 
     pub(super) fn user(&self) -> Option<&User> {
@@ -183,5 +215,27 @@ impl Buffer {
     fn starts_like(&self, address: u64, size: Option<u64>) -> bool {
         let same = |user: &User| user.offset() == address % PAGE && size.is_none_or(|size| size == user.size);
         self.user().is_none_or(same)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_nodes_is_told_whole() {
+        let (list, nodes): (_, Nodes) = (NodeList::default(), Arc::from([1, 5, 2]));
+        assert_eq!(list.get(), (0, 0));
+        list.set(Some(&nodes));
+        assert_eq!(list.get(), (nodes.as_ptr() as u64, 3));
+        list.set(None);
+        assert_eq!(list.get(), (0, 0));
+    }
+
+    #[test]
+    fn a_list_that_does_not_fit_is_not_told() {
+        let list = NodeList::default();
+        list.set(Some(&Arc::from(vec![0; 1 << 16])));
+        assert_eq!(list.get(), (0, 0));
     }
 }

@@ -1,10 +1,12 @@
 //! What is known: `hsaKmtQueryPointerInfo`, `hsaKmtSetMemoryUserData`, `hsaKmtAvailableMemory`.
 
+use std::sync::atomic::Ordering;
+
 use protocol::hsakmt::{PointerInfo, PointerType, Status};
 use protocol::kfd::Ioctl;
 use protocol::kfd::args::GetAvailableMemoryArgs;
 
-use super::buffers::{Buffer, Kind, Nodes, Prefer};
+use super::buffers::{Buffer, Kind, Prefer};
 use crate::engine::{Engine, Result};
 
 impl Engine {
@@ -31,7 +33,7 @@ impl Engine {
             log::debug!("no buffer begins at {address:#x}");
             return Err(Status::Error);
         };
-        buffer.told().user_data = user_data;
+        buffer.told().user_data.store(user_data, Ordering::Relaxed);
         Ok(())
     }
 
@@ -53,8 +55,8 @@ impl Engine {
 
 fn describe(buffer: &Buffer) -> PointerInfo {
     let told = buffer.told();
-    let (registered_nodes, n_registered_nodes) = list(told.registered.as_ref());
-    let (mapped_nodes, n_mapped_nodes) = list(told.mapped.as_ref());
+    let (registered_nodes, n_registered_nodes) = told.registered.get();
+    let (mapped_nodes, n_mapped_nodes) = told.mapped.get();
     let mut info = PointerInfo {
         node: buffer.node,
         mem_flags: buffer.flags,
@@ -64,7 +66,7 @@ fn describe(buffer: &Buffer) -> PointerInfo {
         n_mapped_nodes,
         registered_nodes,
         mapped_nodes,
-        user_data: told.user_data,
+        user_data: told.user_data.load(Ordering::Relaxed),
         ..PointerInfo::default()
     };
     info.type_ = match &buffer.kind {
@@ -83,11 +85,4 @@ fn describe(buffer: &Buffer) -> PointerInfo {
         Kind::Shared => PointerType::REGISTERED_SHARED,
     };
     info
-}
-
-/// Address and length.
-fn list(nodes: Option<&Nodes>) -> (u64, u32) {
-    let Some(nodes) = nodes else { return (0, 0) };
-    let count = u32::try_from(nodes.len()).unwrap_or(u32::MAX);
-    (nodes.as_ptr().expose_provenance() as u64, count)
 }

@@ -45,7 +45,7 @@ impl Engine {
         let kind = if handle.is_some() { Kind::Memory } else { Kind::Host };
         let buffer = Arc::new(Buffer::new(kind, address, size, node, flags, Life::new(handle, Some(va))));
         if handle.is_some() {
-            self.map_to(&machine, &buffer, &mut buffer.life(), &gpu.peers)?;
+            self.map_to(machine, &buffer, &mut buffer.life(), &gpu.peers)?;
         }
         self.memory.insert(buffer);
         bo.map(Bo::keep);
@@ -77,7 +77,7 @@ impl Engine {
             MemFlags::NON_PAGED | MemFlags::HOST_ACCESS | MemFlags::EXECUTE_ACCESS | MemFlags::UNCACHED;
         let life = Life::new(Some(handle), Some(va));
         let buffer = Arc::new(Buffer::new(Kind::Memory, address, size, gpu.node, flags, life));
-        self.map_to(&machine, &buffer, &mut buffer.life(), &machine.all)?;
+        self.map_to(machine, &buffer, &mut buffer.life(), &machine.all)?;
         self.memory.insert(buffer);
         bo.keep();
         Ok(EventPage { handle, address })

@@ -1,6 +1,6 @@
 //! The GPUs as memory sees them.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use protocol::hsakmt::Status;
 use protocol::kfd::FileId;
@@ -50,6 +50,34 @@ pub(super) struct Machine {
     pub(super) svm: bool,
     /// Addresses that all GPUs share with the CPU.
     pub(super) addresses: Arc<Addresses>,
+}
+
+/// All that there were, one after the other: every call of memory looks at the last one, so nobody counts references to
+/// it, and none goes while somebody works with it. There is another one only where GPUs come or go.
+#[derive(Debug, Default)]
+pub(super) struct Machines(OnceLock<Box<(Machine, Machines)>>);
+
+impl Machines {
+    /// The newest.
+    pub(super) fn last(&self) -> Option<&Machine> {
+        let mut last = self.0.get()?;
+        while let Some(next) = last.1.0.get() {
+            last = next;
+        }
+        Some(&last.0)
+    }
+
+    /// Adds one.
+    pub(super) fn push(&self, machine: Machine) {
+        let mut link = Box::new((machine, Self::default()));
+        let mut at = self;
+        while let Err(unset) = at.0.set(link) {
+            link = unset;
+            // It was set, so there is one.
+            let Some(next) = at.0.get() else { return };
+            at = &next.1;
+        }
+    }
 }
 
 /// One GPU.
@@ -283,6 +311,29 @@ impl Opened {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_machine_counts_and_those_before_stay() {
+        let limits = Limits { base: 0, limit: u64::MAX, align: PAGE };
+        let addresses = Arc::new(Addresses::new(limits, &[], &Options::default()).unwrap());
+        let machines = Machines::default();
+        assert!(machines.last().is_none());
+        let mut seen = Vec::new();
+        for cpu_nodes in 1..4 {
+            machines.push(Machine {
+                nodes: Vec::new(),
+                cpu_nodes,
+                gpus: Vec::new(),
+                all: Vec::new(),
+                discrete: false,
+                svm: false,
+                addresses: Arc::clone(&addresses),
+            });
+            seen.push(machines.last().unwrap());
+        }
+        let counts: Vec<usize> = seen.iter().map(|machine| machine.cpu_nodes).collect();
+        assert_eq!(counts, [1, 2, 3]);
+    }
 
     fn opened(node: u32, limit: u64, links: &[u32]) -> Opened {
         let gfx = GfxVersion::new(if limit == u64::MAX { 7 } else { 9 }, 0, 10);

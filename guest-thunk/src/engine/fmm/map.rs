@@ -55,11 +55,11 @@ impl Engine {
         }
         let machine = self.machine()?;
         if let Some(scratch) = self.memory.scratch_at(address) {
-            return self.unmap_scratch(&machine, &scratch, address);
+            return self.unmap_scratch(machine, &scratch, address);
         }
         let unmapped = self.memory.with_live(
             |table| table.exact(address, None, Prefer::Mapped),
-            |buffer, life| self.unmap_buffer(&machine, buffer, life),
+            |buffer, life| self.unmap_buffer(machine, buffer, life),
         );
         match unmapped {
             Some(unmapped) => unmapped,
@@ -79,11 +79,11 @@ impl Engine {
         }
         let machine = self.machine()?;
         if let Some(scratch) = self.memory.scratch_at(address) {
-            return self.map_scratch(&machine, &scratch, address, size).map(|()| 0);
+            return self.map_scratch(machine, &scratch, address, size).map(|()| 0);
         }
         let mapped = self.memory.with_live(
             |table| table.exact(address, Some(size), Prefer::Mapped),
-            |buffer, life| self.map_buffer(&machine, buffer, life, gpu_ids),
+            |buffer, life| self.map_buffer(machine, buffer, life, gpu_ids),
         );
         match mapped {
             Some(mapped) => mapped,
@@ -270,7 +270,7 @@ impl Engine {
         } else {
             buffer.stamp_mapped(self.memory.now());
         }
-        buffer.told().mapped = self.memory.list(machine, &life.mapped);
+        buffer.told().mapped.set(self.memory.list(machine, &life.mapped).as_ref());
     }
 
     /// Maps a part of a device file into a buffer's addresses.

@@ -31,14 +31,12 @@ mod vm;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-
-use arc_swap::ArcSwap;
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use buffers::{Buffer, Life, Nodes, Table};
 pub(crate) use internal::EventPage;
 pub(crate) use machine::GpuApertures;
-use machine::Machine;
+use machine::{Machine, Machines};
 use scratch::Scratch;
 
 /// What this part keeps.
@@ -46,7 +44,7 @@ use scratch::Scratch;
 pub(crate) struct State {
     /// One set-up at a time.
     setting_up: Mutex<()>,
-    machine: OnceLock<ArcSwap<Machine>>,
+    machines: Machines,
     table: RwLock<Table>,
     /// Lists of nodes that programs have been told.
     lists: Mutex<BTreeSet<Nodes>>,

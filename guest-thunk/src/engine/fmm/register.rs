@@ -49,7 +49,7 @@ impl Engine {
             return Ok(());
         }
         let (coarse, extended) = (true, false);
-        self.register(Request { machine: &machine, address, size, gpu_ids: &[], coarse, extended })
+        self.register(Request { machine, address, size, gpu_ids: &[], coarse, extended })
     }
 
     /// Registers memory for these nodes: the program's, or memory that it has allocated.
@@ -65,7 +65,7 @@ impl Engine {
         }
         let gpu_ids = machine.gpu_ids(nodes)?;
         let (coarse, extended) = (true, false);
-        self.register(Request { machine: &machine, address, size, gpu_ids: &gpu_ids, coarse, extended })
+        self.register(Request { machine, address, size, gpu_ids: &gpu_ids, coarse, extended })
     }
 
     /// Registers the program's memory with a coherence.
@@ -84,7 +84,7 @@ impl Engine {
             log::debug!("memory cannot be registered with {flags:?}");
             return Err(Status::NotSupported);
         }
-        self.register(Request { machine: &machine, address, size, gpu_ids: &[], coarse, extended })
+        self.register(Request { machine, address, size, gpu_ids: &[], coarse, extended })
     }
 
     fn register(&self, request: Request<'_>) -> Result<()> {
@@ -120,7 +120,7 @@ impl Engine {
     fn bind_to(&self, request: Request<'_>, buffer: &Buffer, life: &mut Life) {
         if life.registered.is_empty() && !request.gpu_ids.is_empty() {
             life.registered = request.gpu_ids.to_vec();
-            buffer.told().registered = self.memory.list(request.machine, request.gpu_ids);
+            buffer.told().registered.set(self.memory.list(request.machine, request.gpu_ids).as_ref());
         }
     }
 

@@ -23,12 +23,12 @@ impl Engine {
         }
         let machine = self.machine()?;
         if let Some(scratch) = self.memory.scratch_at(address) {
-            return self.free_scratch(&machine, &scratch);
+            return self.free_scratch(machine, &scratch);
         }
         let freed = self.memory.with_live(
             |table| table.exact(address, None, Prefer::Registered),
             |buffer, life| match buffer.kind {
-                Kind::User(_) => self.deregister(&machine, buffer, life),
+                Kind::User(_) => self.deregister(machine, buffer, life),
                 _ => self.release(buffer, life),
             },
         );
@@ -48,14 +48,14 @@ impl Engine {
         let done = self.memory.with_live(
             |table| table.exact(address, None, Prefer::Registered),
             |buffer, life| match buffer.kind {
-                Kind::User(_) | Kind::Graphics(_) | Kind::Shared => self.deregister(&machine, buffer, life),
+                Kind::User(_) | Kind::Graphics(_) | Kind::Shared => self.deregister(machine, buffer, life),
                 Kind::Host => Ok(()),
                 Kind::Memory | Kind::Reserved | Kind::Number if life.registered.is_empty() => {
                     Err(Status::MemoryNotRegistered)
                 }
                 Kind::Memory | Kind::Reserved | Kind::Number => {
                     life.registered.clear();
-                    buffer.told().registered = None;
+                    buffer.told().registered.set(None);
                     Ok(())
                 }
             },

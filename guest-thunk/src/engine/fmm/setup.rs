@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, PoisonError};
 
-use arc_swap::{ArcSwap, Guard};
 use protocol::Errno;
 use protocol::hsakmt::{MemFlags, Status};
 use protocol::kfd::args::{
@@ -31,27 +30,26 @@ impl Engine {
     /// state of the process (page tables that are acquired), which the next try finds and goes on with.
     pub(crate) fn memory_set_up(&self, snapshot: &Snapshot) -> Result<()> {
         let _one = self.memory.setting_up.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = self.memory.machine.get().map(ArcSwap::load_full);
+        let before = self.memory.machines.last();
         let found = found(snapshot);
-        if before.as_ref().is_some_and(|before| is_same(before, snapshot)) {
+        if before.is_some_and(|before| is_same(before, snapshot)) {
             return Ok(());
         }
         let opened = self.open_gpus(snapshot, &found)?;
         for gpu in &opened {
             self.acquire_vm(gpu.found.gpu_id, gpu.render)?;
         }
-        let mut machine = Machine::new(snapshot, &opened, before.as_deref(), &self.options)?;
+        let mut machine = Machine::new(snapshot, &opened, before, &self.options)?;
         for gpu in opened.iter().filter(|gpu| gpu.is_canonical()) {
             self.set_policy(gpu.found.gpu_id, machine.addresses.coherent())?;
         }
         for place in 0..machine.gpus.len() {
-            let page = self.registers(&machine, place, before.as_deref());
+            let page = self.registers(&machine, place, before);
             if let Some(gpu) = machine.gpus.get_mut(place) {
                 gpu.apertures.mmio = page.map(|page| (page, page + PAGE - 1));
             }
         }
-        let machine = Arc::new(machine);
-        self.memory.machine.get_or_init(|| ArcSwap::new(Arc::clone(&machine))).store(machine);
+        self.memory.machines.push(machine);
         Ok(())
     }
 
@@ -59,19 +57,18 @@ impl Engine {
     ///
     /// # Errors
     /// Those of reading the topology and of [`Engine::memory_set_up`].
-    pub(super) fn machine(&self) -> Result<Guard<Arc<Machine>>> {
-        if let Some(machine) = self.memory.machine.get() {
-            return Ok(machine.load());
+    pub(super) fn machine(&self) -> Result<&Machine> {
+        if let Some(machine) = self.memory.machines.last() {
+            return Ok(machine);
         }
         let snapshot = self.snapshot()?;
         self.memory_set_up(&snapshot)?;
-        self.memory.machine.get().map(ArcSwap::load).ok_or(Status::Error)
+        self.memory.machines.last().ok_or(Status::Error)
     }
 
     /// Apertures of a GPU; `None` for other nodes, and before memory is set up.
     pub(crate) fn gpu_apertures(&self, node: u32) -> Option<GpuApertures> {
-        let machine = self.memory.machine.get()?.load();
-        machine.gpu(node).map(|gpu| gpu.apertures)
+        self.memory.machines.last()?.gpu(node).map(|gpu| gpu.apertures)
     }
 
     /// The GPUs of the topology for which KFD tells apertures, in KFD's order.

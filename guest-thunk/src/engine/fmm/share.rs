@@ -52,7 +52,7 @@ impl Engine {
         if info.size == 0 {
             return Err(Status::Error);
         }
-        let va = graphics_addresses(&machine, gpu, info.size, addressed)?;
+        let va = graphics_addresses(machine, gpu, info.size, addressed)?;
         let base = gpu.private.as_ref().filter(|_| !gpu.shares).map_or(0, |private| private.base);
         let mut args = ImportDmabufArgs {
             va_addr: if addressed { va.start().saturating_sub(base) } else { 0 },
@@ -74,11 +74,11 @@ impl Engine {
             size_hint_in_bytes: 0,
         };
         let flags = told_flags(AllocFlags(info.flags)) | MemFlags::COARSE_GRAIN;
-        let registered = self.memory.list(&machine, &gpu_ids);
+        let registered = self.memory.list(machine, &gpu_ids);
         let life = Life { registered: gpu_ids, ..Life::new(Some(bo.keep()), Some(va)) };
         let kind = Kind::Graphics(metadata);
         let buffer = Buffer::new(kind, told.memory_address, info.size, gpu.node, flags, life);
-        buffer.told().registered = registered;
+        buffer.told().registered.set(registered.as_ref());
         self.memory.insert(Arc::new(buffer));
         Ok(told)
     }
@@ -163,7 +163,7 @@ impl Engine {
         })?;
         let shared = self.memory.with_live(
             |table| table.exact(address, None, Prefer::Registered).filter(|found| found.address == address),
-            |buffer, life| self.export_handle(&machine, buffer, life),
+            |buffer, life| self.export_handle(machine, buffer, life),
         );
         let args = shared.unwrap_or_else(|| {
             log::debug!("{address:#x} is no memory that could be shared");
@@ -236,10 +236,10 @@ impl Engine {
                 .map_err(|_| Status::Error)?;
         }
         let address = va.start();
-        let registered = self.memory.list(&machine, &gpu_ids);
+        let registered = self.memory.list(machine, &gpu_ids);
         let life = Life { registered: gpu_ids, ..Life::new(Some(bo.keep()), Some(va)) };
         let buffer = Buffer::new(Kind::Shared, address, size, gpu.node, MemFlags(args.flags), life);
-        buffer.told().registered = registered;
+        buffer.told().registered.set(registered.as_ref());
         self.memory.insert(Arc::new(buffer));
         Ok((address, size))
     }

@@ -26,8 +26,8 @@ mod ops;
 mod table;
 
 pub use model::{
-    Beyond, Bound, Decl, Direction, Extent, Family, FdField, FdPlace, FieldRef, Flow, Kernels, Length, Op,
-    Ops, Pointer, Reach, Reaches, SharedRange, Stride, Tail, When,
+    Beyond, Bound, Decl, Direction, Extent, Family, FdField, FdPlace, FieldRef, Flow, Kernels, Length,
+    Manner, Op, Ops, Pointer, Reach, Reaches, SharedRange, Stride, Tail, When,
 };
 pub use table::Ioctl;
 
@@ -54,11 +54,11 @@ impl Ioctl {
         Ioctl::from_nr(request_nr(request), family)
     }
 
-    /// Whether no call that this request code can select, in any family, names a descriptor or sleeps.
+    /// What is known of all calls that a request code can select, in any family, whatever their arguments.
     #[must_use]
-    pub fn is_plain_request(request: u32) -> bool {
-        static PLAIN: [bool; 256] = plain_numbers();
-        PLAIN.get(usize::from(request_nr(request))).copied().unwrap_or(true)
+    pub fn manner_of(request: u32) -> Manner {
+        static MANNERS: [Manner; 256] = manners();
+        MANNERS.get(usize::from(request_nr(request))).copied().unwrap_or(Manner::Plain)
     }
 
     /// The uapi's name (`AMDKFD_IOC_GET_VERSION`).
@@ -101,12 +101,17 @@ const fn by_number(family: Family) -> [Option<Ioctl>; 256] {
     table
 }
 
-const fn plain_numbers() -> [bool; 256] {
-    let mut table = [true; 256];
+const fn manners() -> [Manner; 256] {
+    let mut table = [Manner::Plain; 256];
     let mut i = 0;
     while i < Ioctl::ALL.len() {
         let decl = Ioctl::ALL[i].decl();
-        table[decl.nr as usize] &= decl.is_plain();
+        let nr = decl.nr as usize;
+        table[nr] = match (table[nr], decl.manner()) {
+            (Manner::Special, _) | (_, Manner::Special) => Manner::Special,
+            (Manner::Sleeps, _) | (_, Manner::Sleeps) => Manner::Sleeps,
+            (Manner::Plain, Manner::Plain) => Manner::Plain,
+        };
         i += 1;
     }
     table

@@ -378,6 +378,17 @@ pub struct Tail {
     pub element: Struct,
 }
 
+/// What is known of a call without its arguments, for those who pass it on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manner {
+    /// It names no descriptor and does not sleep.
+    Plain,
+    /// It names no descriptor and may sleep.
+    Sleeps,
+    /// It may name descriptors, or its arguments decide.
+    Special,
+}
+
 /// The declaration of an ioctl.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decl {
@@ -414,10 +425,15 @@ impl Decl {
         (self.direction.bits() << 30) | (size << 16) | ((b'K' as u32) << 8) | self.nr as u32
     }
 
-    /// Whether no call of this kind names a descriptor or sleeps, whatever its arguments.
-    #[must_use]
-    pub const fn is_plain(&self) -> bool {
-        self.reach.fds.is_empty() && !self.reach.blocking && self.ops.is_none()
+    /// What is known of all its calls.
+    pub(super) const fn manner(&self) -> Manner {
+        if self.ops.is_some() || !self.reach.fds.is_empty() {
+            Manner::Special
+        } else if self.reach.blocking {
+            Manner::Sleeps
+        } else {
+            Manner::Plain
+        }
     }
 
     /// Everything that a call with these arguments touches: what every call does, then what the selected

@@ -5,19 +5,20 @@
 mod plan;
 mod program;
 
+use std::fmt;
 use std::process::ExitCode;
 
 use clap::Parser;
 use vm_tests::Error;
 
 use plan::{Group, Scale};
-use program::{Bench, Library};
+use program::{Bench, Library, Time, Times};
 
 /// Compares our libhsakmt with Debian's on the same KFD and prints a table of ratios, ours to Debian's.
 ///
 /// The libraries take turns (ours, Debian's, Debian's, ours, ...). Of each process the best round counts; the ratio is the
-/// median of those of the pairs, and stands with the least and the greatest. Instructions are those of user space, counted
-/// by callgrind.
+/// median of those of the pairs, and stands with the least and the greatest. CPU time is that of the calling thread in the
+/// program and in the kernel, without what the software GPU does. Instructions are those of user space, counted by callgrind.
 #[derive(Parser)]
 #[command(version)]
 struct Cli {
@@ -53,7 +54,7 @@ fn run(cli: &Cli) -> Result<(), Error> {
     let bench = Bench::build((!cli.native).then_some(cli.profile.as_str()))?;
     let scale = if cli.quick { Scale::QUICK } else { Scale::FULL };
     let pairs = if cli.quick { 1 } else { cli.pairs };
-    println!("| what | live buffers | time | least to greatest | Debian's time |");
+    println!("| what | live buffers | time | CPU time | Debian's time |");
     println!("|---|---|---|---|---|");
     for group in plan::timed(scale) {
         compare(&bench, &group, scale, pairs)?;
@@ -84,19 +85,37 @@ fn compare(bench: &Bench, group: &Group, scale: Scale, pairs: u32) -> Result<(),
         }
     }
     for case in &group.cases {
-        let best = |runs: &[program::Times]| runs.iter().filter_map(|run| run.get(*case).copied()).collect();
-        let (ours, debian): (Vec<f64>, Vec<f64>) = (best(&ours), best(&debian));
-        let ratios = sorted(ours.iter().zip(&debian).map(|(ours, debian)| ours / debian).collect());
-        let (Some(least), Some(greatest)) = (ratios.first(), ratios.last()) else { continue };
-        let time = median(&sorted(debian));
-        println!(
-            "| {case}{} | {} | {:.2} | {least:.2} to {greatest:.2} | {time:.0} ns |",
-            group.note,
-            group.live,
-            median(&ratios)
-        );
+        let best = |runs: &[Times], part: fn(&Time) -> f64| {
+            runs.iter().filter_map(|run| run.get(*case).map(part)).collect()
+        };
+        let ratio = |part| Ratio::of(best(&ours, part), &best(&debian, part));
+        let time = median(&sorted(best(&debian, |time| time.elapsed)));
+        let (elapsed, cpu) = (ratio(|time| time.elapsed), ratio(|time| time.cpu));
+        println!("| {case}{} | {} | {elapsed} | {cpu} | {time:.0} ns |", group.note, group.live);
     }
     Ok(())
+}
+
+/// Ours to Debian's.
+struct Ratio {
+    median: f64,
+    least: f64,
+    greatest: f64,
+}
+
+impl Ratio {
+    /// Of pairs.
+    fn of(ours: Vec<f64>, debian: &[f64]) -> Self {
+        let ratios = sorted(ours.into_iter().zip(debian).map(|(ours, debian)| ours / debian).collect());
+        let end = |value: Option<&f64>| value.copied().unwrap_or(f64::NAN);
+        Self { median: median(&ratios), least: end(ratios.first()), greatest: end(ratios.last()) }
+    }
+}
+
+impl fmt::Display for Ratio {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.2} ({:.2} to {:.2})", self.median, self.least, self.greatest)
+    }
 }
 
 fn count(bench: &Bench, group: &Group, scale: Scale) -> Result<(), Error> {
@@ -133,6 +152,12 @@ fn median(values: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_ratio_is_that_of_the_pairs() {
+        let ratio = Ratio::of(vec![1.0, 3.0, 8.0], &[2.0, 2.0, 2.0]);
+        assert_eq!(ratio.to_string(), "1.50 (0.50 to 4.00)");
+    }
 
     #[test]
     fn the_median_is_in_the_middle() {

@@ -19,8 +19,17 @@ pub enum Library {
     Debian,
 }
 
-/// Nanoseconds of a step, by case.
-pub type Times = BTreeMap<String, f64>;
+/// Nanoseconds of a step.
+#[derive(Clone, Copy, Debug)]
+pub struct Time {
+    /// On the clock.
+    pub elapsed: f64,
+    /// As the calling thread ran, itself or in the kernel.
+    pub cpu: f64,
+}
+
+/// By case.
+pub type Times = BTreeMap<String, Time>;
 
 /// What is built, and where it runs.
 pub struct Bench {
@@ -55,8 +64,9 @@ impl Bench {
         let output = self.run(library, group, &[], &group.cases, scale, scale.rounds)?;
         let mut times = Times::new();
         for line in lines(&output.stdout) {
-            let time = times.entry(line.case).or_insert(f64::INFINITY);
-            *time = line.nanoseconds.min(*time);
+            let time = times.entry(line.case).or_insert(line.time);
+            time.elapsed = line.time.elapsed.min(time.elapsed);
+            time.cpu = line.time.cpu.min(time.cpu);
         }
         match group.cases.iter().find(|case| !times.contains_key(**case)) {
             None => Ok(times),
@@ -126,18 +136,18 @@ struct Output {
     stderr: String,
 }
 
-/// A line `case nanoseconds steps`.
+/// A line `case elapsed cpu steps`.
 struct Line {
     case: String,
-    nanoseconds: f64,
+    time: Time,
     steps: f64,
 }
 
 fn lines(output: &str) -> impl Iterator<Item = Line> {
     output.lines().filter_map(|line| {
-        let mut words = line.split(' ');
-        let case = words.next()?.to_owned();
-        let (nanoseconds, steps) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
-        Some(Line { case, nanoseconds, steps })
+        let (case, numbers) = line.split_once(' ')?;
+        let numbers: Vec<f64> = numbers.split(' ').filter_map(|number| number.parse().ok()).collect();
+        let &[elapsed, cpu, steps] = numbers.as_slice() else { return None };
+        Some(Line { case: case.to_owned(), time: Time { elapsed, cpu }, steps })
     })
 }
