@@ -118,6 +118,13 @@ fn touching_doorbells_through_the_render_node_is_sigbus() {
 }
 
 #[test]
+fn a_device_file_that_the_program_truncates_ends_the_run_by_name() {
+    let outcome = finish(softgpu_run(&[program("strict").to_str().unwrap(), "truncate"]), LIMIT);
+    assert_eq!(outcome.status.code(), Some(125), "{outcome:?}");
+    assert!(outcome.stderr.contains("truncated a device file"), "{outcome:?}");
+}
+
+#[test]
 fn memory_of_the_device_is_no_shared_virtual_memory() {
     // svm_range_is_valid: VM_PFNMAP is EFAULT.
     assert_eq!(strict("6.12", "svm"), "device Bad address\nown taken\n");

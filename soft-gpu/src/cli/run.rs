@@ -14,7 +14,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::{MachineArgs, complain, loopback_server};
 use crate::device::Config;
-use crate::launcher::{LaunchError, Options, Prepared, TraceFile, die_of};
+use crate::launcher::{LaunchError, Options, Prepared, TraceFile, die_of, explain_bus_errors};
 use crate::{Kernel, SoftGpu};
 
 /// `softgpu run`.
@@ -85,6 +85,7 @@ fn launch(args: Args) -> Result<ExitStatus, Box<dyn Error>> {
     }
     let gpu = SoftGpu::new(Config { machine, backing })?;
     release_stdio();
+    explain_bus_errors();
     Ok(prepared.run(Arc::new(gpu))?)
 }
 

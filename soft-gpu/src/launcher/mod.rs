@@ -38,7 +38,7 @@ mod trace;
 pub mod tracee;
 mod waits;
 
-pub use signals::die_of;
+pub use signals::{die_of, explain_bus_errors};
 pub use supervise::{LaunchError, Options, Prepared};
 pub use trace::TraceFile;
 

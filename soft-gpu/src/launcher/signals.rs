@@ -116,3 +116,40 @@ pub fn die_of(signal: i32) -> ! {
     // Only a signal whose default is to do nothing gets here.
     std::process::exit(128 + signal)
 }
+
+/// What the user is told when memory of the device has no pages behind it.
+const NO_MEMORY: &[u8] =
+    b"softgpu: memory of the device is gone, and the run ends: the program truncated a device file or a \
+file that it had registered, or the machine has no memory left for it\n";
+/// Exit status of [`explain_bus_errors`].
+const NO_MEMORY_STATUS: i32 = 125;
+
+/// From now on a touch of memory that has no pages behind it ends the calling process with a line on standard error
+/// and status 125. Without it the process would die of SIGBUS, as if the program had.
+///
+/// To be called when no more children are forked.
+pub fn explain_bus_errors() {
+    // SAFETY: all-zero bytes are a valid `sigaction`: no flags, an empty mask.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    let handler: extern "C" fn(i32, *const libc::siginfo_t, *const libc::c_void) = on_bus_error;
+    action.sa_sigaction = handler as libc::sighandler_t;
+    action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESETHAND;
+    // SAFETY: `action` is initialised and its handler has the form that SA_SIGINFO asks for; the old one is not wanted.
+    unsafe { libc::sigaction(libc::SIGBUS, &raw const action, std::ptr::null_mut()) };
+}
+
+/// Calls nothing but what `signal-safety(7)` allows.
+extern "C" fn on_bus_error(signal: i32, info: *const libc::siginfo_t, _context: *const libc::c_void) {
+    // SAFETY: the kernel passes a valid `siginfo_t` to a handler with SA_SIGINFO.
+    let code = unsafe { (*info).si_code };
+    if code <= 0 {
+        // Sent by a process: it shall end this one as ever.
+        // SAFETY: sends a signal to the calling thread.
+        unsafe { libc::raise(signal) };
+        return;
+    }
+    // SAFETY: the bytes live for ever and are as many as said.
+    unsafe { libc::write(2, NO_MEMORY.as_ptr().cast(), NO_MEMORY.len()) };
+    // SAFETY: ends the process without running anything else of it.
+    unsafe { libc::_exit(NO_MEMORY_STATUS) }
+}

@@ -3,6 +3,7 @@
 //   strict svm      memory of the device is made shared virtual memory
 //   strict fork     a child uses its parent's file
 //   strict gpus     how many GPUs the apertures have
+//   strict truncate the file behind the doorbells is emptied, then a queue made
 #include "kfd.h"
 #include <signal.h>
 
@@ -67,6 +68,19 @@ static int gpus(void) {
     return 0;
 }
 
+// Does not come back: the device's doorbells are gone.
+static int truncate_doorbells(void) {
+    struct alloc ring;
+    const uint64_t va = 0x1000000000;
+    int error = allocate(&ring, va, PAGE, GTT | WRITABLE);
+    if (error) return error;
+    struct map map = {.handle = ring.handle, .device_ids = (uintptr_t)&gpu, .n_devices = 1};
+    if (ioctl(kfd, MAP_MEMORY, &map) || ftruncate(kfd, 0)) return 3;
+    struct create_queue queue = {.ring = va, .ring_size = PAGE, .read_pointer = va, .write_pointer = va + 64,
+        .gpu_id = gpu, .type = QUEUE_SDMA, .percentage = 100};
+    return ioctl(kfd, CREATE_QUEUE, &queue) ? 4 : 5;
+}
+
 int main(int argc, char **argv) {
     const char *mode = argc > 1 ? argv[1] : "";
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -76,5 +90,6 @@ int main(int argc, char **argv) {
     if (!strcmp(mode, "svm")) return svm();
     if (!strcmp(mode, "fork")) return inherited();
     if (!strcmp(mode, "gpus")) return gpus();
+    if (!strcmp(mode, "truncate")) return truncate_doorbells();
     return 99;
 }
