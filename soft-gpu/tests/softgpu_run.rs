@@ -118,6 +118,23 @@ fn touching_doorbells_through_the_render_node_is_sigbus() {
 }
 
 #[test]
+fn a_working_directory_in_dev_or_sys_is_the_one_with_the_device() {
+    let list = |dir: &str, what: &str| {
+        finish(
+            {
+                let mut command = softgpu_run(&["--", "ls", "-d", what]);
+                command.current_dir(dir);
+                command
+            },
+            LIMIT,
+        )
+    };
+    assert_eq!(list("/dev", "kfd").stdout, "kfd\n");
+    assert_eq!(list("/sys/class", "kfd/kfd").stdout, "kfd/kfd\n");
+    assert_eq!(list("/tmp", ".").stdout, ".\n");
+}
+
+#[test]
 fn a_device_file_that_the_program_truncates_ends_the_run_by_name() {
     let outcome = finish(softgpu_run(&[program("strict").to_str().unwrap(), "truncate"]), LIMIT);
     assert_eq!(outcome.status.code(), Some(125), "{outcome:?}");

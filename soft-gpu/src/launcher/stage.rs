@@ -64,11 +64,16 @@ fn prepare(spec: &Spec, supervisor: &Channel) -> Result<bool, String> {
     enter_namespaces()?;
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|e| text("bind to the parent's life")(e.into()))?;
+    let directory = named_directory();
     let staging = mount_staging()?;
     let files = make_files(&staging, &spec.minors).map_err(text("make the device files"))?;
     let mut stage = Stage::new(staging.clone(), device_path);
     stage.graft(Path::new("/"), &spec.view).map_err(|error| error.to_string())?;
     unmount(&staging, UnmountFlags::DETACH).map_err(|e| text("detach the staging directory")(e.into()))?;
+    // Below /dev and /sys it is still the directory that the new one hides.
+    if let Some(directory) = directory {
+        let _ = rustix::process::chdir(directory);
+    }
 
     let borrowed: Vec<_> = files.iter().map(AsFd::as_fd).collect();
     supervisor.send(Kind::Staged, "", &borrowed).map_err(text("send the device files"))?;
@@ -112,6 +117,14 @@ fn enter_namespaces() -> Result<(), String> {
 fn unshare(flags: UnshareFlags) -> rustix::io::Result<()> {
     // SAFETY: the flags do not name FILES, which is what makes unshare unsafe.
     unsafe { unshare_unsafe(flags) }
+}
+
+/// The working directory's path, if that leads to it: it may have been removed, or covered by a mount.
+fn named_directory() -> Option<PathBuf> {
+    let path = std::env::current_dir().ok()?;
+    let identity = |path: &Path| rustix::fs::stat(path).ok().map(|stat| (stat.st_dev, stat.st_ino));
+    let same = identity(&path).is_some_and(|found| Some(found) == identity(Path::new(".")));
+    same.then_some(path)
 }
 
 fn mount_staging() -> Result<PathBuf, String> {
