@@ -67,7 +67,7 @@ pub fn newest(cache: &Cache, pattern: &str) -> Result<Package> {
 /// If the mirror has no such release, or no package matches.
 pub fn newest_of(cache: &Cache, suite: &str, pattern: &str) -> Result<Package> {
     let answer = remembered(cache, &format!("newest {suite} {pattern}"), |dir| {
-        with_lists(dir, suite, |lists| find_newest(|| apart("apt-cache", lists), pattern))
+        with_lists(dir, &[suite], |lists| find_newest(|| apart("apt-cache", lists), pattern))
     })?;
     Ok(Package::parse(&answer))
 }
@@ -100,7 +100,7 @@ pub fn unpack(package: &Package, dir: &Path) -> Result<()> {
 /// # Errors
 /// If the mirror has no such release, or apt or dpkg fails.
 pub fn unpack_of(suite: &str, packages: &[Package], dir: &Path) -> Result<()> {
-    with_lists(dir, suite, |lists| {
+    with_lists(dir, &[suite], |lists| {
         let mut apt_get = apart("apt-get", lists);
         apt_get.arg("-qq");
         download(apt_get, packages, dir)
@@ -121,24 +121,26 @@ fn download(mut apt_get: Command, packages: &[Package], dir: &Path) -> Result<()
     Ok(())
 }
 
-/// What installing `packages` of another release of Debian would install: one `NAME VERSION` a line, sorted.
+/// What installing `packages` of other suites of Debian would install: one `NAME VERSION` a line, sorted. Where there are
+/// several suites the last goes before the others.
 ///
 /// The release's package lists are kept apart from the machine's own. The answer is kept for a day.
 ///
 /// # Errors
 /// If the mirror has no such release, or a package does not exist in it.
-pub fn closure(cache: &Cache, suite: &str, packages: &[&str]) -> Result<String> {
-    let question = format!("closure {suite} {}", packages.join(" "));
+pub fn closure(cache: &Cache, suites: &[&str], packages: &[&str]) -> Result<String> {
+    let question = format!("closure {} {}", suites.join("+"), packages.join(" "));
     remembered(cache, &question, |dir| {
-        with_lists(dir, suite, |lists| {
+        with_lists(dir, suites, |lists| {
             let mut simulate = apart("apt-get", lists);
             simulate.args(["-qq", "--simulate", "--no-install-recommends", "install"]).args(packages);
+            simulate.args(preferred(suites).map(|option| format!("-o={option}")));
             let plan = command::succeed(&mut simulate, LOCAL)?;
             let mut lines: Vec<_> = plan.lines().filter_map(planned).collect();
             lines.sort_unstable();
             if lines.is_empty() {
                 return Err(Error::Package(format!(
-                    "apt plans to install nothing of {packages:?} from {suite}"
+                    "apt plans to install nothing of {packages:?} from {suites:?}"
                 )));
             }
             Ok(lines.join("\n"))
@@ -146,22 +148,29 @@ pub fn closure(cache: &Cache, suite: &str, packages: &[&str]) -> Result<String> 
     })
 }
 
-/// Fetches the package lists of a release into a directory below `dir` for as long as `use_them` runs: they are large, and
+/// The option by which apt prefers the last of several suites: backports are not taken otherwise.
+pub(crate) fn preferred(suites: &[&str]) -> Option<String> {
+    suites.last().filter(|_| suites.len() > 1).map(|suite| format!("APT::Default-Release={suite}"))
+}
+
+/// Fetches the package lists of suites into a directory below `dir` for as long as `use_them` runs: they are large, and
 /// what is found in them is all that is needed.
-fn with_lists<T>(dir: &Path, suite: &str, use_them: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
+fn with_lists<T>(dir: &Path, suites: &[&str], use_them: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
     let lists = dir.join("lists");
-    let result = fetch_lists(&lists, suite).and_then(|()| use_them(&lists));
+    let result = fetch_lists(&lists, suites).and_then(|()| use_them(&lists));
     fs::remove_dir_all(&lists).map_err(Error::file("remove", &lists))?;
     result
 }
 
-fn fetch_lists(dir: &Path, suite: &str) -> Result<()> {
+fn fetch_lists(dir: &Path, suites: &[&str]) -> Result<()> {
     for sub in ["state/lists/partial", "cache/archives/partial", "none"] {
         let path = dir.join(sub);
         fs::create_dir_all(&path).map_err(Error::file("make the directory", path))?;
     }
-    let source = format!("deb [signed-by={KEYRING} target=Packages] {} {suite} main\n", mirror()?);
-    for (name, text) in [("sources.list", source.as_str()), ("status", "")] {
+    let mirror = mirror()?;
+    let source = |suite| format!("deb [signed-by={KEYRING} target=Packages] {mirror} {suite} main\n");
+    let sources: String = suites.iter().map(source).collect();
+    for (name, text) in [("sources.list", sources.as_str()), ("status", "")] {
         let path = dir.join(name);
         fs::write(&path, text).map_err(Error::file("write", path))?;
     }

@@ -55,7 +55,7 @@ pub use {
     cache::Cache,
     error::{Error, Result},
     kernel::Kernel,
-    qemu::Accelerator,
+    qemu::{Accelerator, Emulator},
     root::{NOBODY, Root, RootCommand},
     vm::{Config, Output, Run, Vm},
 };

@@ -2,6 +2,7 @@
 
 use std::{
     env,
+    ffi::OsString,
     fs::File,
     io,
     os::{
@@ -20,10 +21,12 @@ use rustix::{
     process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal, set_parent_process_death_signal},
 };
 
-use crate::{Error, Result, command, console::Console, vm::Config};
+use crate::{Error, Result, Root, command, console::Console, vm::Config};
 
 /// How long a killed QEMU may take to be gone.
 const BURIAL: Duration = Duration::from_secs(20);
+/// For starting it on a busy machine, only to print its version.
+const VERSION: Duration = Duration::from_secs(60);
 
 /// What executes the guest's instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +64,57 @@ impl Accelerator {
     }
 }
 
+/// Which QEMU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Emulator {
+    program: PathBuf,
+    /// What comes before QEMU's own arguments.
+    first: Vec<OsString>,
+}
+
+impl Emulator {
+    /// `KFDVIRT_QEMU`, or the machine's `qemu-system-x86_64`.
+    #[must_use]
+    pub fn installed() -> Self {
+        let program = env::var_os("KFDVIRT_QEMU").unwrap_or_else(|| "qemu-system-x86_64".into());
+        Self { program: program.into(), first: Vec::new() }
+    }
+
+    /// The QEMU of Debian 13's backports, out of a root of its own: it needs nothing of this machine's, and no privilege.
+    ///
+    /// # Errors
+    /// If the root cannot be made.
+    pub fn newest() -> Result<Self> {
+        let root = Root::qemu()?;
+        let inside = |path: &str| root.dir().join(path);
+        // Its own loader and libraries: this machine's may be older.
+        let program = inside("lib64/ld-linux-x86-64.so.2");
+        let mut first: Vec<OsString> =
+            vec!["--library-path".into(), inside("usr/lib/x86_64-linux-gnu").into()];
+        first.push(inside("usr/bin/qemu-system-x86_64").into());
+        for firmware in ["usr/share/qemu", "usr/share/seabios"] {
+            first.extend(["-L".into(), inside(firmware).into()]);
+        }
+        Ok(Self { program, first })
+    }
+
+    /// QEMU's version, as it prints it.
+    ///
+    /// # Errors
+    /// If it cannot be run.
+    pub fn version(&self) -> Result<String> {
+        let text = command::succeed(self.command().arg("--version"), VERSION)?;
+        let version = text.split_whitespace().skip_while(|word| *word != "version").nth(1);
+        version.map(str::to_owned).ok_or_else(|| Error::Package(format!("QEMU says {text:?}")))
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(&self.first);
+        command
+    }
+}
+
 /// A running QEMU.
 #[derive(Debug)]
 pub struct Qemu {
@@ -79,7 +133,7 @@ impl Qemu {
     pub fn start(config: &Config, initramfs: File) -> Result<(Self, UnixStream)> {
         let (ours, theirs) = UnixStream::pair().map_err(Error::system("make a socket pair"))?;
         let (console, output) = io::pipe().map_err(Error::system("make a pipe"))?;
-        let mut command = Command::new(&config.qemu);
+        let mut command = config.qemu.command();
         arguments(&mut command, config, &initramfs, &theirs);
         command.stdin(Stdio::null());
         command.stdout(output.try_clone().map_err(Error::system("duplicate a descriptor"))?).stderr(output);

@@ -28,6 +28,9 @@ const TRIXIE: &[&str] = &[
     "strace",
 ];
 
+/// The QEMU of Debian 13's backports: the one in Debian 12 and 13 has no vhost-user device with shared memory.
+const QEMU: &[&str] = &["qemu-system-x86"];
+
 /// The user id of Debian's `nobody`, for programs that must run without privileges.
 pub const NOBODY: u32 = 65534;
 
@@ -46,20 +49,30 @@ impl Root {
     /// # Errors
     /// If it is not in the cache and cannot be made: that needs root, apt and a mirror.
     pub fn trixie() -> Result<Self> {
-        Self::debian("trixie", "trixie", TRIXIE)
+        Self::debian("trixie", &["trixie"], TRIXIE)
     }
 
-    /// A root of any Debian release with these packages beside the essential ones, from the cache.
+    /// Debian 13 with the QEMU of its backports, from the cache; see [`crate::Emulator::newest`].
+    ///
+    /// # Errors
+    /// As [`Root::trixie`].
+    pub fn qemu() -> Result<Self> {
+        Self::debian("qemu", &["trixie", "trixie-backports"], QEMU)
+    }
+
+    /// A root of any Debian release with these packages beside the essential ones, from the cache. Where several suites are
+    /// named the last goes before the others.
     ///
     /// `name` tells roots apart: at most 20 letters and digits.
     ///
     /// # Errors
     /// As [`Root::trixie`].
-    pub fn debian(name: &str, suite: &str, packages: &[&str]) -> Result<Self> {
+    pub fn debian(name: &str, suites: &[&str], packages: &[&str]) -> Result<Self> {
         let cache = Cache::open()?;
-        let resolved = apt::closure(&cache, suite, packages)?;
-        let recipe = format!("root 2\n{suite}\n{}\n{resolved}\n", packages.join(" "));
-        let entry = cache.entry(&format!("root-{name}"), &recipe, |dir| debootstrap(suite, packages, dir))?;
+        let resolved = apt::closure(&cache, suites, packages)?;
+        let recipe = format!("root 2\n{}\n{}\n{resolved}\n", suites.join("+"), packages.join(" "));
+        let entry =
+            cache.entry(&format!("root-{name}"), &recipe, |dir| debootstrap(suites, packages, dir))?;
         Ok(Self { name: name.to_owned(), dir: entry.join("root"), recipe, cache })
     }
 
@@ -199,7 +212,10 @@ impl RootCommand {
     }
 }
 
-fn debootstrap(suite: &str, packages: &[&str], dir: &Path) -> Result<()> {
+fn debootstrap(suites: &[&str], packages: &[&str], dir: &Path) -> Result<()> {
+    let [suite, others @ ..] = suites else {
+        return Err(Error::Package("No suite of Debian is named".to_owned()));
+    };
     if !rustix::process::geteuid().is_root() {
         return Err(Error::Package(format!(
             "Only root can make a Debian root ({suite}); run this once as root"
@@ -212,7 +228,13 @@ fn debootstrap(suite: &str, packages: &[&str], dir: &Path) -> Result<()> {
     for kept_out in ["/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*"] {
         make.arg(format!("--dpkgopt=path-exclude={kept_out}"));
     }
-    make.arg(suite).arg(&root).arg(apt::mirror()?);
+    // In apt's own syntax, `NAME "VALUE"`, as a line of its configuration.
+    make.args(
+        apt::preferred(suites).map(|option| format!("--aptopt={}", option.replacen('=', " \"", 1) + "\"")),
+    );
+    let mirror = apt::mirror()?;
+    make.arg(suite).arg(&root).arg(&mirror);
+    make.args(others.iter().map(|suite| format!("deb {mirror} {suite} main")));
     command::succeed(&mut make, BUILD)?;
     // Places for what is mounted over the read-only root.
     for place in ["host", "dev/shm"] {

@@ -3,7 +3,7 @@
 use std::{
     io::{self, Read},
     os::unix::net::UnixStream,
-    path::{Path, PathBuf},
+    path::Path,
     time::{Duration, Instant},
 };
 
@@ -11,7 +11,7 @@ use crate::{
     Accelerator, Error, Kernel, Result, Root,
     initramfs::{self, Contents, guest_module},
     programs,
-    qemu::{Disk, Qemu},
+    qemu::{Disk, Emulator, Qemu},
     wire::{self, End, Exec, Reply, Request, Source, read_frame, write_frame},
 };
 
@@ -33,8 +33,8 @@ pub struct Config {
     pub kernel: Kernel,
     /// What executes the guest.
     pub accelerator: Accelerator,
-    /// The QEMU program: `KFDVIRT_QEMU`, or `qemu-system-x86_64`.
-    pub qemu: PathBuf,
+    /// The QEMU.
+    pub qemu: Emulator,
     /// Further arguments of QEMU.
     pub qemu_arguments: Vec<String>,
     /// Further arguments of the kernel.
@@ -56,11 +56,10 @@ impl Config {
     /// # Errors
     /// If the kernel cannot be had, or the environment asks for something unknown.
     pub fn stock() -> Result<Self> {
-        let qemu = std::env::var_os("KFDVIRT_QEMU").unwrap_or_else(|| "qemu-system-x86_64".into());
         Ok(Self {
             kernel: Kernel::stock()?,
             accelerator: Accelerator::from_env()?,
-            qemu: qemu.into(),
+            qemu: Emulator::installed(),
             qemu_arguments: Vec::new(),
             kernel_arguments: "quiet loglevel=4".to_owned(),
             memory_mib: 1024,

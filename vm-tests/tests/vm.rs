@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use vm_tests::{Config, Error, NOBODY, Result, Run, Vm, programs, wire::End};
+use vm_tests::{Config, Emulator, Error, NOBODY, Result, Run, Vm, programs, wire::End};
 
 /// Guests run one at a time: two cores are not enough for two of them.
 static ONE_GUEST: Mutex<()> = Mutex::new(());
@@ -185,4 +185,19 @@ fn assert_no_child_is_left() {
     let children: Vec<_> =
         tasks.filter_map(|file| fs::read_to_string(file).ok()).filter(|text| !text.is_empty()).collect();
     assert!(children.is_empty(), "children are left: {children:?}");
+}
+
+/// The device that the daemon is to stand behind came with QEMU 11.1.
+#[test]
+fn the_newest_qemu_runs_from_a_root_of_its_own() -> Result<()> {
+    let _alone = alone();
+    let qemu = Emulator::newest()?;
+    let version = qemu.version()?;
+    let numbers: Vec<u32> = version.split('.').map_while(|number| number.parse().ok()).collect();
+    assert!(numbers >= vec![11, 1], "{version}");
+    let mut config = Config::stock()?;
+    config.qemu = qemu;
+    let mut vm = Vm::boot(&config)?;
+    assert!(vm.get_text("/proc/version")?.starts_with("Linux version 6.12."));
+    vm.power_off()
 }

@@ -23,8 +23,8 @@ enum Verb {
     Measure,
     /// Print the directory of a Debian root, making it if needed.
     Root {
-        /// Which: `trixie` (Debian 13).
-        #[arg(value_parser = ["trixie"])]
+        /// Which: `trixie` (Debian 13), or `qemu` (the QEMU of its backports).
+        #[arg(value_parser = ["trixie", "qemu"])]
         name: String,
     },
     /// Run a program inside the Debian 13 root.
@@ -75,8 +75,9 @@ impl Verb {
         match self {
             Self::Warm => warm(),
             Self::Measure => measure::measure().map(|()| ExitCode::SUCCESS),
-            Self::Root { name: _ } => {
-                println!("{}", Root::trixie()?.dir().display());
+            Self::Root { name } => {
+                let root = if name == "qemu" { Root::qemu() } else { Root::trixie() };
+                println!("{}", root?.dir().display());
                 Ok(ExitCode::SUCCESS)
             }
             Self::Enter { uid, bind, argv } => enter(uid, &bind, &argv),
@@ -102,6 +103,7 @@ fn warm() -> Result<ExitCode, Error> {
     let root = Root::trixie()?;
     made("Debian 13 root", root.dir().to_owned());
     made("Debian 13 disk image", root.image()?);
+    made("newest QEMU", Root::qemu()?.dir().to_owned());
     made("static agent", programs::static_bin("agent")?);
     Ok(ExitCode::SUCCESS)
 }
