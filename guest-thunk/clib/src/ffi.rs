@@ -292,6 +292,16 @@ mod tests {
     }
 
     #[test]
+    fn an_array_that_does_not_fit_into_memory_is_no_memory() {
+        // So many are allowed, but there are no addresses for so many of 16 MiB. Nothing is read before there is room.
+        let array =
+            || Array(std::ptr::dangling::<[u64; 2 << 20]>()).copy(MAX_ELEMENTS).map(|copy| copy.len());
+        // One has to fit on the stack.
+        let thread = std::thread::Builder::new().stack_size(256 << 20).spawn(array).expect("a thread");
+        assert_eq!(thread.join().expect("no panic"), Err(Status::NoMemory));
+    }
+
+    #[test]
     fn values_need_no_alignment() {
         let mut bytes = [0u8; 9];
         let odd = bytes.as_mut_ptr().wrapping_add(1).cast::<u64>();

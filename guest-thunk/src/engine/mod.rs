@@ -11,13 +11,20 @@ pub(crate) mod channel;
 pub mod debug;
 pub mod event;
 pub mod fmm;
+#[cfg(not(test))]
+mod gate;
 mod library;
 mod options;
 pub mod queue;
 #[cfg(test)]
 pub(crate) mod rig;
+mod room;
 pub mod svm;
+#[cfg(test)]
+pub(crate) mod testing;
 pub mod topology;
+#[cfg(test)]
+mod whole_api;
 
 use std::sync::Arc;
 
@@ -29,6 +36,8 @@ use protocol::kfd::{Ioctl, Kfd, UserMem};
 use channel::Channel;
 pub use library::{Closed, Connection, Library, Opened};
 pub use options::{GfxOverride, Options};
+#[cfg(test)]
+use testing::faults as gate;
 
 /// What a function of the thunk gives, or why not.
 pub type Result<T> = core::result::Result<T, Status>;

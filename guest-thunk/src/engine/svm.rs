@@ -10,7 +10,7 @@ use protocol::kfd::constants::{SvmLocation, SvmOp};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::topology::Snapshot;
-use super::{Engine, Result};
+use super::{Engine, Result, room};
 
 /// Interface version from which there is shared virtual memory.
 const SINCE: u32 = 5;
@@ -139,9 +139,7 @@ impl Request {
         }
         let nattr = u32::try_from(count).map_err(|_| Status::InvalidParameter)?;
         let header = SvmArgs { start_addr, size, op: op.0, nattr };
-        let mut words = Vec::new();
-        words.try_reserve_exact(HEADER_WORDS + count).map_err(|_| Status::NoMemory)?;
-        words.resize(HEADER_WORDS + count, 0);
+        let words = room::filled(HEADER_WORDS + count, 0)?;
         let mut request = Self { header, words };
         for (to, from) in request.words.as_mut_bytes().iter_mut().zip(header.as_bytes()) {
             *to = *from;

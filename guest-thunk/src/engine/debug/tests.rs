@@ -6,14 +6,14 @@ use softgpu::{Kernel, Profile};
 use zerocopy::FromBytes;
 
 use super::*;
-use crate::engine::event::hooked;
 use crate::engine::rig;
+use crate::engine::testing;
 
 #[test]
 fn debugging_is_supported_where_firmware_and_kernel_are() {
     assert_eq!(rig::engine(Profile::Mi210).check_runtime_debug_support(), Ok(()));
     assert_eq!(rig::engine(Profile::CpuOnly).check_runtime_debug_support(), Ok(()), "no GPU, no firmware");
-    let old = hooked::engine_of_minor(Profile::Mi210, 12);
+    let old = testing::engine_of_minor(Profile::Mi210, 12);
     assert_eq!(old.check_runtime_debug_support(), Err(Status::NotSupported));
     assert_eq!(old.runtime_enable(0, false), Err(Status::NotSupported));
     assert_eq!(old.runtime_disable(), Err(Status::NotSupported));
@@ -24,7 +24,7 @@ fn one_gpu_with_old_firmware_is_enough_to_have_no_support() {
     let mut machine = Profile::TwoGpu.machine(Kernel::Linux6_12);
     let last = machine.topology.nodes.last_mut().expect("a GPU");
     last.properties.capability &= !(1 << 29);
-    let engine = hooked::engine_of_machine(machine);
+    let engine = testing::engine_of_machine(machine);
     assert_eq!(engine.check_runtime_debug_support(), Err(Status::NotSupported));
 }
 
@@ -43,7 +43,7 @@ fn the_runtime_is_enabled_once() {
 fn answered(
     mut answer: impl FnMut(&mut RuntimeEnableArgs) -> core::result::Result<i32, Errno> + Send + 'static,
 ) -> Engine {
-    hooked::engine(Profile::Mi210, Kernel::Linux6_12, move |nr, bytes| {
+    testing::engine_answered(Profile::Mi210, Kernel::Linux6_12, move |nr, bytes| {
         let ours = nr == u32::from(Ioctl::RuntimeEnable.nr());
         ours.then(|| answer(RuntimeEnableArgs::mut_from_bytes(bytes).expect("the struct")))
     })
@@ -89,7 +89,7 @@ fn nothing_waits_for_a_debuggers_answer_but_the_call() {
     let go = Arc::new(AtomicBool::new(false));
     let (entered, may_leave) = (Arc::new(AtomicBool::new(false)), Arc::clone(&go));
     let inside = Arc::clone(&entered);
-    let engine = hooked::engine_unlocked(Profile::Mi210, Kernel::Linux6_12, move |nr| {
+    let engine = testing::engine_watched(Profile::Mi210, Kernel::Linux6_12, move |nr| {
         if nr == u32::from(Ioctl::RuntimeEnable.nr()) {
             inside.store(true, Ordering::SeqCst);
             while !may_leave.load(Ordering::SeqCst) {

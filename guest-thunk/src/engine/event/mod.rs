@@ -4,8 +4,6 @@
 //! there are 4095 of them in a process. The others have ids of their own and are set by KFD alone. KFD keeps all state
 //! of events; this library has the event page only.
 
-#[cfg(test)]
-pub(super) mod hooked;
 mod page;
 mod payload;
 mod report;

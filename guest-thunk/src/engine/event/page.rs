@@ -14,6 +14,7 @@ use protocol::kfd::Mapping;
 use protocol::kfd::constants::SIGNAL_EVENT_LIMIT;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
+use crate::engine::gate::{before_map, note_held};
 use crate::engine::{Engine, Result, fmm};
 use crate::errno_of;
 
@@ -121,10 +122,13 @@ impl Mapped {
     fn new(mapping: &Mapping) -> std::result::Result<Self, Errno> {
         let len = usize::try_from(mapping.len).map_err(|_| Errno::EINVAL)?;
         let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
+        before_map().map_err(errno_of)?;
         // SAFETY: a new mapping at an address of the kernel's choice replaces nothing. Nothing in this process makes
         // Rust references to what is in it: only its address is used.
         let base = unsafe { mmap(std::ptr::null_mut(), len, prot, flags, &mapping.fd, mapping.offset) };
-        Ok(Self { address: base.map_err(errno_of)?.expose_provenance(), len, _fd: Arc::clone(&mapping.fd) })
+        let address = base.map_err(errno_of)?.expose_provenance();
+        note_held(mapping.len, 0);
+        Ok(Self { address, len, _fd: Arc::clone(&mapping.fd) })
     }
 
     pub(super) fn address(&self) -> u64 {
@@ -136,8 +140,9 @@ impl Drop for Mapped {
     fn drop(&mut self) {
         let base: *mut c_void = std::ptr::with_exposed_provenance_mut(self.address);
         // SAFETY: this very range was mapped by `new` and no Rust reference into it exists.
-        if let Err(error) = unsafe { munmap(base, self.len) } {
-            log::warn!("the event page cannot be unmapped: {error}");
+        match unsafe { munmap(base, self.len) } {
+            Ok(()) => note_held(0, self.len as u64),
+            Err(error) => log::warn!("the event page cannot be unmapped: {error}"),
         }
     }
 }

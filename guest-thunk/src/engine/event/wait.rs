@@ -12,7 +12,7 @@ use zerocopy::FromZeros;
 
 use super::SharedEvent;
 use super::payload::{self, Payload, UnknownGpu};
-use crate::engine::{Engine, Result};
+use crate::engine::{Engine, Result, room};
 
 /// Waits of up to this many events need no memory from the heap.
 const ON_STACK: usize = 16;
@@ -43,11 +43,7 @@ impl Elements {
         if count <= ON_STACK {
             return Ok(self.few.get_mut(..count).unwrap_or_default());
         }
-        self.many.try_reserve_exact(count).map_err(|_| {
-            log::warn!("no memory for a wait for {count} events");
-            Status::NoMemory
-        })?;
-        self.many.resize(count, EventData::new_zeroed());
+        self.many = room::filled(count, EventData::new_zeroed())?;
         Ok(&mut self.many)
     }
 }

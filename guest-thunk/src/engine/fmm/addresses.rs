@@ -348,6 +348,8 @@ impl Pool {
 struct Chunk {
     region: Region,
     free: Mutex<Ranges>,
+    /// What could not be unmapped when it was given back. It is tried again before addresses are taken.
+    stuck: Mutex<Vec<(u64, u64)>>,
 }
 
 /// What was taken of a chunk, with its guard pages.
@@ -360,13 +362,27 @@ struct Taken {
 impl Chunk {
     fn new(region: Region) -> Self {
         let free = Mutex::new(Ranges::new(region.start(), region.len()));
-        Self { region, free }
+        Self { region, free, stuck: Mutex::default() }
+    }
+
+    /// Gives a range back. What is mapped there is unmapped before, which the kernel refuses while there are too many
+    /// mappings: then its addresses stay taken for now.
+    fn give_back(&self, (start, len): (u64, u64), mapped: bool) {
+        if mapped && let Err(error) = self.region.clear(start, len) {
+            log::warn!("{len} bytes at {start:#x} cannot be unmapped yet: {error}");
+            lock(&self.stuck).push((start, len));
+            return;
+        }
+        lock(&self.free).put(start, len);
     }
 
     /// Buffers without a wish are aligned at their end: some GPUs of gfx8 read translations past it.
     fn take_for(&self, want: Want, align: u64, guard: u64) -> Option<Taken> {
         let whole = if want.align <= PAGE { want.size.checked_next_multiple_of(align)? } else { want.size };
         let span = whole.checked_add(guard)?;
+        for stuck in std::mem::take(&mut *lock(&self.stuck)) {
+            self.give_back(stuck, true);
+        }
         let start = lock(&self.free).take(span, align)?;
         Some(Taken { start: start + (whole - want.size), size: want.size, span: (start, span) })
     }
@@ -481,15 +497,7 @@ impl Drop for Va {
 impl Drop for Part {
     fn drop(&mut self) {
         let Some(chunk) = self.chunk.take() else { return };
-        let (start, len) = self.span;
-        if *self.mapped.get_mut()
-            && let Err(error) = chunk.region.clear(start, len)
-        {
-            // These addresses are lost: something is mapped there still.
-            log::warn!("{len} bytes at {start:#x} cannot be unmapped: {error}");
-            return;
-        }
-        lock(&chunk.free).put(start, len);
+        chunk.give_back(self.span, *self.mapped.get_mut());
         drop(chunk);
         if let Some(pool) = &self.pool {
             pool.prune();

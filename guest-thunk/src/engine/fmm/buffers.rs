@@ -4,6 +4,8 @@
 //! is held through KFD's calls about that buffer. So threads meet only on the same buffer. Never is the second taken
 //! while the first is held.
 
+use std::borrow::Borrow;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -56,7 +58,46 @@ impl User {
 }
 
 /// A list of node ids. Lists are kept for ever, each once: programs are given their addresses.
-pub(super) type Nodes = Arc<[u32]>;
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Nodes(Arc<Vec<u32>>);
+
+impl Nodes {
+    pub(super) fn new(nodes: Vec<u32>) -> Self {
+        Self(Arc::new(nodes))
+    }
+}
+
+impl Deref for Nodes {
+    type Target = [u32];
+
+    fn deref(&self) -> &[u32] {
+        &self.0
+    }
+}
+
+impl Borrow<[u32]> for Nodes {
+    fn borrow(&self) -> &[u32] {
+        self
+    }
+}
+
+/// A list of KFD's ids of GPUs, mostly of none, which is passed on without copying it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct GpuIds(Option<Arc<Vec<u32>>>);
+
+impl GpuIds {
+    pub(super) fn new(gpu_ids: Vec<u32>) -> Self {
+        Self((!gpu_ids.is_empty()).then(|| Arc::new(gpu_ids)))
+    }
+}
+
+impl Deref for GpuIds {
+    type Target = [u32];
+
+    fn deref(&self) -> &[u32] {
+        self.0.as_ref().map_or(&[], |gpu_ids| gpu_ids)
+    }
+}
 
 /// One buffer.
 #[derive(Debug)]
@@ -91,7 +132,7 @@ pub(super) struct Life {
     /// How often it is mapped; only of memory of programs this counts beyond one.
     pub(super) maps: u32,
     /// GPU ids that it is registered for; empty for all.
-    pub(super) registered: Vec<u32>,
+    pub(super) registered: GpuIds,
     /// GPU ids that it is mapped to.
     pub(super) mapped: Vec<u32>,
     /// Of memory that the CPU may not touch: it is mapped for debuggers all the same.
@@ -146,7 +187,7 @@ impl Life {
             gone: false,
             registrations: 0,
             maps: 0,
-            registered: Vec::new(),
+            registered: GpuIds::default(),
             mapped: Vec::new(),
             viewed: None,
         }
@@ -224,7 +265,7 @@ mod tests {
 
     #[test]
     fn a_list_of_nodes_is_told_whole() {
-        let (list, nodes): (_, Nodes) = (NodeList::default(), Arc::from([1, 5, 2]));
+        let (list, nodes): (_, Nodes) = (NodeList::default(), Nodes::new(vec![1, 5, 2]));
         assert_eq!(list.get(), (0, 0));
         list.set(Some(&nodes));
         assert_eq!(list.get(), (nodes.as_ptr() as u64, 3));
@@ -235,7 +276,7 @@ mod tests {
     #[test]
     fn a_list_that_does_not_fit_is_not_told() {
         let list = NodeList::default();
-        list.set(Some(&Arc::from(vec![0; 1 << 16])));
+        list.set(Some(&Nodes::new(vec![0; 1 << 16])));
         assert_eq!(list.get(), (0, 0));
     }
 }

@@ -8,9 +8,10 @@ use protocol::kfd::topology::GfxVersion;
 use protocol::kfd::types::ProcessDeviceApertures;
 
 use super::addresses::{Addresses, Limits, Numbers};
+use super::buffers::GpuIds;
 use super::vm::{HUGE_PAGE, PAGE};
 use crate::engine::topology::Snapshot;
-use crate::engine::{Options, Result};
+use crate::engine::{Options, Result, room};
 
 /// Addresses of programs lie below.
 const CANONICAL_END: u64 = 1 << 47;
@@ -42,7 +43,7 @@ pub(super) struct Machine {
     /// GPUs, by node.
     pub(super) gpus: Vec<Gpu>,
     /// GPU ids in KFD's order: what memory is mapped to by default.
-    pub(super) all: Vec<u32>,
+    pub(super) all: GpuIds,
     /// Whether there is a GPU that is not part of a CPU node. Without one, system memory is the program's alone: GPUs
     /// reach it through the CPU's page tables.
     pub(super) discrete: bool,
@@ -96,7 +97,7 @@ pub(super) struct Gpu {
     /// What programs are told.
     pub(super) apertures: GpuApertures,
     /// GPU ids that reach its memory, itself first.
-    pub(super) peers: Vec<u32>,
+    pub(super) peers: GpuIds,
 }
 
 /// Memory of an APU before gfx9: neither the CPU nor other GPUs have addresses for it.
@@ -119,21 +120,29 @@ pub(super) struct Found {
     gfx: GfxVersion,
     hardware: GfxVersion,
     svm: bool,
-    links: Vec<u32>,
+    links: Arc<Vec<u32>>,
 }
 
 /// The GPUs of a topology.
-pub(super) fn found(snapshot: &Snapshot) -> Vec<Found> {
-    let gpus = snapshot.gpus().map(|(id, node)| Found {
-        node: id,
-        gpu_id: node.gpu_id,
-        minor: node.kfd.properties.drm_render_minor,
-        gfx: node.gfx,
-        hardware: node.hardware,
-        svm: { node.properties.capability }.svm_api_supported(),
-        links: node.links.iter().map(|link| link.node_to).collect(),
-    });
-    gpus.collect()
+///
+/// # Errors
+/// `NO_MEMORY`.
+pub(super) fn found(snapshot: &Snapshot) -> Result<Vec<Found>> {
+    let mut found = Vec::new();
+    room::reserve(&mut found, snapshot.nodes.len())?;
+    for (id, node) in snapshot.gpus() {
+        let links = node.links.iter().map(|link| link.node_to);
+        found.push(Found {
+            node: id,
+            gpu_id: node.gpu_id,
+            minor: node.kfd.properties.drm_render_minor,
+            gfx: node.gfx,
+            hardware: node.hardware,
+            svm: { node.properties.capability }.svm_api_supported(),
+            links: Arc::new(room::collect(node.links.len(), links)?),
+        });
+    }
+    Ok(found)
 }
 
 impl Found {
@@ -169,19 +178,23 @@ impl Machine {
             let Apertures { lds, scratch, private } = Apertures::of(&gpu.kfd);
             [lds, scratch, private].into_iter().flatten()
         });
-        let taken: Vec<(u64, u64)> = taken.collect();
+        let taken = room::collect(3 * opened.len(), taken)?;
         let addresses = match before.filter(|before| before.addresses.has_limits(limits)) {
             Some(before) => Arc::clone(&before.addresses),
             None => Arc::new(Addresses::new(limits, &taken, options)?),
         };
         let shared = opened.iter().any(|gpu| is_canonical(&gpu.kfd));
         let svm = shared.then(|| addresses.all());
-        let gpus = opened.iter().map(|gpu| gpu.finish(opened, discrete, svm)).collect();
+        let mut gpus = Vec::new();
+        room::reserve(&mut gpus, opened.len())?;
+        for gpu in opened {
+            gpus.push(gpu.finish(opened, discrete, svm)?);
+        }
         Ok(Self {
-            nodes: snapshot.nodes.iter().map(|node| node.gpu_id).collect(),
+            nodes: room::collect(snapshot.nodes.len(), snapshot.nodes.iter().map(|node| node.gpu_id))?,
             cpu_nodes: snapshot.nodes.iter().filter(|node| node.kfd.is_cpu()).count(),
             gpus,
-            all: opened.iter().map(|gpu| gpu.found.gpu_id).collect(),
+            all: GpuIds::new(room::collect(opened.len(), opened.iter().map(|gpu| gpu.found.gpu_id))?),
             discrete,
             svm: options.svm && !opened.is_empty() && opened.iter().all(|gpu| gpu.found.svm),
             addresses,
@@ -204,17 +217,17 @@ impl Machine {
     ///
     /// # Errors
     /// `INVALID_PARAMETER` for none, `INVALID_NODE_UNIT`.
-    pub(super) fn gpu_ids(&self, nodes: &[u32]) -> Result<Vec<u32>> {
+    pub(super) fn gpu_ids(&self, nodes: &[u32]) -> Result<GpuIds> {
         if nodes.is_empty() {
             log::debug!("an empty list of nodes");
             return Err(Status::InvalidParameter);
         }
         let mut ids = Vec::new();
-        ids.try_reserve_exact(nodes.len()).map_err(|_| Status::NoMemory)?;
+        room::reserve(&mut ids, nodes.len())?;
         for &node in nodes {
             ids.push(self.gpu_id(node)?);
         }
-        Ok(ids)
+        Ok(GpuIds::new(ids))
     }
 
     /// The GPU of a node.
@@ -278,33 +291,35 @@ impl Opened {
         is_canonical(&self.kfd)
     }
 
-    fn finish(&self, all: &[Opened], discrete: bool, svm: Option<(u64, u64)>) -> Gpu {
+    fn finish(&self, all: &[Opened], discrete: bool, svm: Option<(u64, u64)>) -> Result<Gpu> {
         let Apertures { lds, scratch, private } = Apertures::of(&self.kfd);
         let align = self.found.page();
         // The first page is left out: KFD's address 0 means none.
         let numbers =
             |(base, limit): (u64, u64)| Numbers::new(base + align, (limit - base).saturating_sub(align));
-        Gpu {
+        Ok(Gpu {
             node: self.found.node,
             gpu_id: self.found.gpu_id,
             render: self.render,
             shares: discrete || self.found.gfx >= GfxVersion::new(9, 0, 0),
             private: private.map(|range| Private { base: range.0, align, numbers: numbers(range) }),
             apertures: GpuApertures { lds, scratch, gpuvm: private, svm, mmio: None },
-            peers: self.peers(all),
-        }
+            peers: GpuIds::new(self.peers(all)?),
+        })
     }
 
     /// GPUs that have a link to this one reach its memory.
-    fn peers(&self, all: &[Opened]) -> Vec<u32> {
-        let mut peers = vec![self.found.gpu_id];
+    fn peers(&self, all: &[Opened]) -> Result<Vec<u32>> {
+        let mut peers = Vec::new();
+        room::reserve(&mut peers, all.len() + 1)?;
+        peers.push(self.found.gpu_id);
         for other in all {
             let reaches = other.found.links.contains(&self.found.node);
             if reaches && !peers.contains(&other.found.gpu_id) {
                 peers.push(other.found.gpu_id);
             }
         }
-        peers
+        Ok(peers)
     }
 }
 
@@ -324,7 +339,7 @@ mod tests {
                 nodes: Vec::new(),
                 cpu_nodes,
                 gpus: Vec::new(),
-                all: Vec::new(),
+                all: GpuIds::default(),
                 discrete: false,
                 svm: false,
                 addresses: Arc::clone(&addresses),
@@ -337,7 +352,7 @@ mod tests {
 
     fn opened(node: u32, limit: u64, links: &[u32]) -> Opened {
         let gfx = GfxVersion::new(if limit == u64::MAX { 7 } else { 9 }, 0, 10);
-        let links = links.to_vec();
+        let links = Arc::new(links.to_vec());
         let found = Found { node, gpu_id: node + 100, minor: 128, gfx, hardware: gfx, svm: true, links };
         let gpuvm_base = if limit == u64::MAX { 1 << 56 } else { 0x4000 };
         let kfd = ProcessDeviceApertures { gpuvm_base, gpuvm_limit: limit, ..Default::default() };
@@ -356,14 +371,14 @@ mod tests {
     #[test]
     fn peers_are_the_gpus_with_a_link_here() {
         let gpus = [opened(1, 1 << 40, &[0, 2]), opened(2, 1 << 40, &[0, 1, 1]), opened(3, 1 << 40, &[1])];
-        assert_eq!(gpus[0].peers(&gpus), [101, 102, 103]);
-        assert_eq!(gpus[1].peers(&gpus), [102, 101]);
-        assert_eq!(gpus[2].peers(&gpus), [103]);
+        assert_eq!(gpus[0].peers(&gpus).unwrap(), [101, 102, 103]);
+        assert_eq!(gpus[1].peers(&gpus).unwrap(), [102, 101]);
+        assert_eq!(gpus[2].peers(&gpus).unwrap(), [103]);
     }
 
     #[test]
     fn an_old_apu_has_memory_of_its_own() {
-        let apu = opened(0, u64::MAX, &[]).finish(&[], false, None);
+        let apu = opened(0, u64::MAX, &[]).finish(&[], false, None).unwrap();
         assert!(!apu.shares);
         let private = apu.private.unwrap();
         assert_eq!(private.numbers.take(PAGE, private.align).unwrap().start(), (1 << 56) + PAGE);

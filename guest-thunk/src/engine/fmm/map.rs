@@ -10,7 +10,7 @@ use super::bo;
 use super::buffers::{Buffer, Kind, Life, Prefer};
 use super::machine::Machine;
 use super::vm::Access;
-use crate::engine::{Engine, Result};
+use crate::engine::{Engine, Result, room};
 
 impl Engine {
     /// Maps a buffer to the GPUs that it is registered for, or to all that reach it. Gives the GPU's address of the
@@ -150,7 +150,6 @@ impl Engine {
     }
 
     fn map_by_default(&self, machine: &Machine, buffer: &Buffer, life: &mut Life) -> Result<()> {
-        // Seldom anything, and then nothing is allocated.
         let registered = life.registered.clone();
         self.map_to(machine, buffer, life, by_default(machine, buffer, &registered))
     }
@@ -171,9 +170,13 @@ impl Engine {
                 buffer.address
             );
             let done = gpu_ids.get(..done).unwrap_or_default();
-            let mut new: Vec<u32> = done.iter().copied().filter(|id| !life.mapped.contains(id)).collect();
-            new.sort_unstable();
-            new.dedup();
+            // The program's list may name a GPU often; this one has each once.
+            let mut new = Vec::new();
+            for id in done {
+                if !life.mapped.contains(id) && !new.contains(id) {
+                    new.push(*id);
+                }
+            }
             if !new.is_empty()
                 && let Err((errno, _)) = bo::unmap(&self.channel, handle, &new)
             {
@@ -203,11 +206,12 @@ impl Engine {
             log::debug!("{:#x} is memory of one GPU alone", buffer.address);
             return Err(Status::Error);
         }
+        let staying = |id: &u32| life.mapped.contains(id);
+        let new = room::collect(gpu_ids.len(), gpu_ids.iter().copied().filter(|id| !staying(id)))?;
         let leaving: Vec<u32> = life.mapped.iter().copied().filter(|id| !gpu_ids.contains(id)).collect();
         if !leaving.is_empty() {
             self.unmap_from(machine, buffer, life, &leaving)?;
         }
-        let new: Vec<u32> = gpu_ids.iter().copied().filter(|id| !life.mapped.contains(id)).collect();
         if new.is_empty() { Ok(()) } else { self.map_to(machine, buffer, life, &new) }
     }
 
@@ -270,7 +274,7 @@ impl Engine {
         } else {
             buffer.stamp_mapped(self.memory.now());
         }
-        buffer.told().mapped.set(self.memory.list(machine, &life.mapped).as_ref());
+        buffer.told().mapped.set(self.memory.list_of_mapped(machine, &life.mapped).as_ref());
     }
 
     /// Maps a part of a device file into a buffer's addresses.

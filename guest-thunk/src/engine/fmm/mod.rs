@@ -39,6 +39,8 @@ pub(crate) use machine::GpuApertures;
 use machine::{Machine, Machines};
 use scratch::Scratch;
 
+use super::{Result, room};
+
 /// What this part keeps.
 #[derive(Debug, Default)]
 pub(crate) struct State {
@@ -89,10 +91,28 @@ impl State {
         }
     }
 
-    /// The list of nodes with these GPU ids, the same one each time.
-    fn list(&self, machine: &Machine, gpu_ids: &[u32]) -> Option<Nodes> {
+    /// The list of nodes with these GPU ids, the same one each time; `None` of none.
+    ///
+    /// # Errors
+    /// `NO_MEMORY`.
+    fn list(&self, machine: &Machine, gpu_ids: &[u32]) -> Result<Option<Nodes>> {
+        let most = gpu_ids.len();
+        self.kept(machine, gpu_ids, |nodes| room::collect(most, nodes))
+    }
+
+    /// The list of nodes that a buffer is mapped to: never more than there are GPUs.
+    fn list_of_mapped(&self, machine: &Machine, gpu_ids: &[u32]) -> Option<Nodes> {
+        self.kept(machine, gpu_ids, |nodes| Ok(nodes.collect())).ok().flatten()
+    }
+
+    fn kept(
+        &self,
+        machine: &Machine,
+        gpu_ids: &[u32],
+        collect: impl FnOnce(&mut dyn Iterator<Item = u32>) -> Result<Vec<u32>>,
+    ) -> Result<Option<Nodes>> {
         if gpu_ids.is_empty() {
-            return None;
+            return Ok(None);
         }
         let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
         // Nearly always it is known, and short enough to be looked for without allocating.
@@ -102,15 +122,16 @@ impl State {
                 *node = machine.node_of(gpu_id);
             }
             if let Some(known) = lists.get(&*few) {
-                return Some(Arc::clone(known));
+                return Ok(Some(known.clone()));
             }
         }
-        let nodes: Nodes = gpu_ids.iter().map(|&gpu_id| machine.node_of(gpu_id)).collect();
-        if let Some(known) = lists.get(&nodes) {
-            return Some(Arc::clone(known));
+        let nodes = collect(&mut gpu_ids.iter().map(|&gpu_id| machine.node_of(gpu_id)))?;
+        if let Some(known) = lists.get(&*nodes) {
+            return Ok(Some(known.clone()));
         }
-        lists.insert(Arc::clone(&nodes));
-        Some(nodes)
+        let nodes = Nodes::new(nodes);
+        lists.insert(nodes.clone());
+        Ok(Some(nodes))
     }
 
     /// Later than all before.

@@ -14,10 +14,10 @@ use zerocopy::IntoBytes;
 
 use super::addresses::Want;
 use super::bo::{Ask, Bo};
-use super::buffers::{Buffer, Kind, Life, Prefer, User};
+use super::buffers::{Buffer, GpuIds, Kind, Life, Nodes, Prefer, User};
 use super::machine::Machine;
 use super::vm::{is_readable, page_ceil, page_floor};
-use crate::engine::{Engine, Result};
+use crate::engine::{Engine, Result, room};
 
 /// What a program asks for.
 #[derive(Clone, Copy)]
@@ -26,7 +26,7 @@ struct Request<'a> {
     address: u64,
     size: u64,
     /// Node list of the program, in KFD's ids; empty for all GPUs.
-    gpu_ids: &'a [u32],
+    gpu_ids: &'a GpuIds,
     coarse: bool,
     extended: bool,
 }
@@ -49,7 +49,8 @@ impl Engine {
             return Ok(());
         }
         let (coarse, extended) = (true, false);
-        self.register(Request { machine, address, size, gpu_ids: &[], coarse, extended })
+        let gpu_ids = &GpuIds::default();
+        self.register(Request { machine, address, size, gpu_ids, coarse, extended })
     }
 
     /// Registers memory for these nodes: the program's, or memory that it has allocated.
@@ -84,7 +85,8 @@ impl Engine {
             log::debug!("memory cannot be registered with {flags:?}");
             return Err(Status::NotSupported);
         }
-        self.register(Request { machine, address, size, gpu_ids: &[], coarse, extended })
+        let gpu_ids = &GpuIds::default();
+        self.register(Request { machine, address, size, gpu_ids, coarse, extended })
     }
 
     fn register(&self, request: Request<'_>) -> Result<()> {
@@ -105,23 +107,20 @@ impl Engine {
 
     /// Memory that is known: counted once more, and bound to nodes if it was not.
     fn register_again(&self, request: Request<'_>, buffer: &Buffer, life: &mut Life) -> Result<()> {
-        if !life.registered.is_empty() && life.registered != request.gpu_ids {
+        if !life.registered.is_empty() && *life.registered != **request.gpu_ids {
             log::debug!("{:#x} is registered for other nodes", request.address);
             return Err(Status::MemoryAlreadyRegistered);
         }
+        let told = self.memory.list(request.machine, request.gpu_ids)?;
         if buffer.user().is_some() {
             life.registrations = life.registrations.checked_add(1).ok_or(Status::OutOfResources)?;
             buffer.stamp_registered(self.memory.now());
         }
-        self.bind_to(request, buffer, life);
-        Ok(())
-    }
-
-    fn bind_to(&self, request: Request<'_>, buffer: &Buffer, life: &mut Life) {
-        if life.registered.is_empty() && !request.gpu_ids.is_empty() {
-            life.registered = request.gpu_ids.to_vec();
-            buffer.told().registered.set(self.memory.list(request.machine, request.gpu_ids).as_ref());
+        if life.registered.is_empty() && told.is_some() {
+            life.registered = request.gpu_ids.clone();
+            buffer.told().registered.set(told.as_ref());
         }
+        Ok(())
     }
 
     /// Registers what is not known. `None` if another thread was faster.
@@ -135,17 +134,18 @@ impl Engine {
             log::error!("{size} bytes at {address:#x} are registered but cannot be read");
             return Err(Status::Error);
         }
+        let told = self.memory.list(machine, request.gpu_ids)?;
         // Case L01: what lies beyond the GPUs' addresses (page tables of five levels) needs some that they reach.
         if machine.svm
             && machine.addresses.reach(pages.start, pages.len)
-            && let Some(done) = self.register_svm(request, pages)
+            && let Some(done) = self.register_svm(request, pages, told.clone())
         {
             return Ok(done);
         }
         let va = machine.addresses.take(Want::hidden(pages.len)).map_err(|_| Status::Error)?;
         let at = va.start();
         let life = Life::new(None, Some(va));
-        self.add_user(request, at, pages.len, false, life, |engine, life| {
+        let added = self.add_user(request, at, pages.len, false, (life, told), |engine, life| {
             let first = machine.gpus.first().ok_or(Status::Error)?;
             let ask = Ask {
                 gpu_id: first.gpu_id,
@@ -157,23 +157,29 @@ impl Engine {
             let bo = Bo::new(&engine.channel, ask).map_err(|_| Status::Error)?;
             life.handle = Some(bo.keep());
             Ok(())
-        })
+        });
+        Ok(added)
     }
 
     /// In shared virtual memory; `None` if the kernel does not want it there.
-    fn register_svm(&self, request: Request<'_>, pages: Pages) -> Option<Option<Result<()>>> {
+    fn register_svm(
+        &self,
+        request: Request<'_>,
+        pages: Pages,
+        told: Option<Nodes>,
+    ) -> Option<Option<Result<()>>> {
         let choose = |set| if set { SvmAttr::SET_FLAGS } else { SvmAttr::CLR_FLAGS };
         let attributes = [
             SvmAttribute { type_: choose(!request.coarse).0, value: SvmFlags::COHERENT.0 },
             SvmAttribute { type_: choose(request.extended).0, value: SvmFlags::EXT_COHERENT.0 },
         ];
-        if let Err(errno) = self.set_svm(pages, &attributes) {
+        if let Err(errno) = self.set_svm(pages, attributes.into_iter()) {
             log::debug!("{} bytes at {:#x} are not registered through SVM: {errno}", pages.len, pages.start);
             return None;
         }
         // Attributes of pages that another thread registers too are the same again.
         let life = Life::new(None, None);
-        self.add_user(request, pages.start, pages.len, true, life, |_, _| Ok(())).ok()
+        Some(self.add_user(request, pages.start, pages.len, true, (life, told), |_, _| Ok(())))
     }
 
     /// Puts memory into the table, then makes it known to KFD; others who want it wait for that. Another thread that was
@@ -184,18 +190,20 @@ impl Engine {
         at: u64,
         len: u64,
         svm: bool,
-        life: Life,
+        (life, told): (Life, Option<Nodes>),
         make: impl FnOnce(&Engine, &mut Life) -> Result<()>,
-    ) -> Result<Option<Result<()>>> {
+    ) -> Option<Result<()>> {
         let Request { machine, address, size, .. } = request;
         let node = machine.gpus.first().map_or(0, |gpu| gpu.node);
         let kind = Kind::User(User { address, size, svm });
+        let life = Life { registered: request.gpu_ids.clone(), ..life };
         let buffer = Arc::new(Buffer::new(kind, at, len, node, request.flags(), life));
+        buffer.told().registered.set(told.as_ref());
         let mut life = buffer.life();
         {
             let mut table = self.memory.table_mut();
             if table.exact(address, Some(size), Prefer::Registered).is_some() {
-                return Ok(None);
+                return None;
             }
             table.insert(Arc::clone(&buffer));
         }
@@ -203,20 +211,18 @@ impl Engine {
             life.gone = true;
             self.memory.table_mut().remove(&buffer);
             life.va = None;
-            return Ok(Some(Err(status)));
+            return Some(Err(status));
         }
         life.registrations = 1;
         buffer.stamp_registered(self.memory.now());
-        self.bind_to(request, &buffer, &mut life);
-        Ok(Some(Ok(())))
+        Some(Ok(()))
     }
 
     /// Lets GPUs use memory that is registered in SVM.
     pub(super) fn allow_svm(&self, buffer: &Buffer, gpu_ids: &[u32]) -> Result<()> {
         let attribute = |&value: &u32| SvmAttribute { type_: SvmAttr::ACCESS_IN_PLACE.0, value };
-        let attributes: Vec<SvmAttribute> = gpu_ids.iter().map(attribute).collect();
         let pages = Pages { start: buffer.address, len: buffer.size };
-        self.set_svm(pages, &attributes).map_err(|errno| {
+        self.set_svm(pages, gpu_ids.iter().map(attribute)).map_err(|errno| {
             log::debug!("GPUs {gpu_ids:x?} cannot use {} bytes at {:#x}: {errno}", pages.len, pages.start);
             Status::Error
         })
@@ -225,15 +231,19 @@ impl Engine {
     fn set_svm(
         &self,
         pages: Pages,
-        attributes: &[SvmAttribute],
+        attributes: impl ExactSizeIterator<Item = SvmAttribute>,
     ) -> core::result::Result<(), protocol::Errno> {
-        let list = attributes.as_bytes();
-        // 14 bits of the request code are the length.
-        let more = u32::try_from(list.len()).ok().filter(|&len| len < 1 << 13);
-        let more = more.ok_or(protocol::Errno::EINVAL)?;
-        let nattr = more / size_of::<SvmAttribute>() as u32;
+        /// 14 bits of the request code are the length.
+        const MOST: usize = (1 << 13) / size_of::<SvmAttribute>() - 1;
+        let nattr = u32::try_from(attributes.len()).ok().filter(|_| attributes.len() <= MOST);
+        let nattr = nattr.ok_or(protocol::Errno::EINVAL)?;
+        let more = nattr * size_of::<SvmAttribute>() as u32;
         let header = SvmArgs { start_addr: pages.start, size: pages.len, op: SvmOp::SET_ATTR.0, nattr };
-        let mut bytes = [header.as_bytes(), list].concat();
+        let mut bytes = Vec::new();
+        let length = size_of::<SvmArgs>() + attributes.len() * size_of::<SvmAttribute>();
+        room::reserve(&mut bytes, length).map_err(|_| protocol::Errno::ENOMEM)?;
+        bytes.extend_from_slice(header.as_bytes());
+        attributes.for_each(|attribute| bytes.extend_from_slice(attribute.as_bytes()));
         let request = Ioctl::Svm.request() + (more << 16);
         self.channel.ioctl_bytes(self.channel.kfd_file(), request, &mut bytes)
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use protocol::hsakmt::Status;
 
 use super::bo;
-use super::buffers::{Buffer, Kind, Life, Prefer};
+use super::buffers::{Buffer, GpuIds, Kind, Life, Prefer};
 use super::machine::Machine;
 use crate::engine::{Engine, Result};
 
@@ -54,7 +54,7 @@ impl Engine {
                     Err(Status::MemoryNotRegistered)
                 }
                 Kind::Memory | Kind::Reserved | Kind::Number => {
-                    life.registered.clear();
+                    life.registered = GpuIds::default();
                     buffer.told().registered.set(None);
                     Ok(())
                 }

@@ -17,7 +17,7 @@ use super::buffers::{Buffer, Kind, Life};
 use super::machine::{Found, GpuApertures, Machine, Opened, found};
 use super::vm::{Access, PAGE};
 use crate::engine::topology::Snapshot;
-use crate::engine::{Engine, Result};
+use crate::engine::{Engine, Result, room};
 
 /// Most nodes that KFD is asked for: far more than it has, so that a topology cannot choose how much memory is taken.
 const MAX_NODES: usize = 4096;
@@ -31,10 +31,10 @@ impl Engine {
     pub(crate) fn memory_set_up(&self, snapshot: &Snapshot) -> Result<()> {
         let _one = self.memory.setting_up.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.memory.machines.last();
-        let found = found(snapshot);
         if before.is_some_and(|before| is_same(before, snapshot)) {
             return Ok(());
         }
+        let found = found(snapshot)?;
         let opened = self.open_gpus(snapshot, &found)?;
         for gpu in &opened {
             self.acquire_vm(gpu.found.gpu_id, gpu.render)?;
@@ -77,6 +77,7 @@ impl Engine {
         let last = snapshot.nodes.iter().map(|node| node.kfd.id).max().unwrap_or(0);
         let count = usize::try_from(last).map_or(MAX_NODES, |last| last.saturating_add(1).min(MAX_NODES));
         let mut opened = Vec::new();
+        room::reserve(&mut opened, found.len())?;
         for kfd in self.apertures(count)? {
             let Some(found) = found.iter().find(|found| found.gpu_id == kfd.gpu_id) else { continue };
             let render = self.channel.render_file(found.minor).map_err(|errno| {
@@ -98,9 +99,7 @@ impl Engine {
     }
 
     fn apertures(&self, count: usize) -> Result<Vec<ProcessDeviceApertures>> {
-        let mut list = Vec::new();
-        list.try_reserve_exact(count).map_err(|_| Status::NoMemory)?;
-        list.resize(count, ProcessDeviceApertures::default());
+        let mut list = room::filled(count, ProcessDeviceApertures::default())?;
         let mut args = GetProcessAperturesNewArgs {
             kfd_process_device_apertures_ptr: list.as_mut_ptr().expose_provenance() as u64,
             num_of_nodes: u32::try_from(count).unwrap_or(u32::MAX),

@@ -13,10 +13,10 @@ use protocol::kfd::constants::AllocFlags;
 
 use super::addresses::{Va, Want};
 use super::bo::Bo;
-use super::buffers::{Buffer, Kind, Life, Prefer};
+use super::buffers::{Buffer, GpuIds, Kind, Life, Prefer};
 use super::machine::{Gpu, Machine};
 use super::vm::{Access, PAGE};
-use crate::engine::{Engine, Result};
+use crate::engine::{Engine, Result, room};
 
 /// Images of graphics drivers are tiled in blocks of this size.
 const IMAGE_ALIGN: u64 = 256 << 10;
@@ -40,7 +40,8 @@ impl Engine {
         flags: u32,
     ) -> Result<GraphicsResourceInfo> {
         let machine = self.machine()?;
-        let gpu_ids = if nodes.is_empty() { Vec::new() } else { machine.gpu_ids(nodes)? };
+        let registered = if nodes.is_empty() { GpuIds::default() } else { machine.gpu_ids(nodes)? };
+        let told_nodes = self.memory.list(machine, &registered)?;
         let addressed = !nodes.is_empty() || RegisterMemFlags(flags).requires_vaddr();
         // A descriptor has 32 bits; those above are the program's rest of a handle of 64.
         let dmabuf_fd = (handle & u64::from(u32::MAX)) as u32;
@@ -74,11 +75,10 @@ impl Engine {
             size_hint_in_bytes: 0,
         };
         let flags = told_flags(AllocFlags(info.flags)) | MemFlags::COARSE_GRAIN;
-        let registered = self.memory.list(machine, &gpu_ids);
-        let life = Life { registered: gpu_ids, ..Life::new(Some(bo.keep()), Some(va)) };
+        let life = Life { registered, ..Life::new(Some(bo.keep()), Some(va)) };
         let kind = Kind::Graphics(metadata);
         let buffer = Buffer::new(kind, told.memory_address, info.size, gpu.node, flags, life);
-        buffer.told().registered.set(registered.as_ref());
+        buffer.told().registered.set(told_nodes.as_ref());
         self.memory.insert(Arc::new(buffer));
         Ok(told)
     }
@@ -202,7 +202,8 @@ impl Engine {
         nodes: Option<&[u32]>,
     ) -> Result<(u64, u64)> {
         let machine = self.machine()?;
-        let gpu_ids = nodes.map_or(Ok(Vec::new()), |nodes| machine.gpu_ids(nodes))?;
+        let registered = nodes.map_or(Ok(GpuIds::default()), |nodes| machine.gpu_ids(nodes))?;
+        let told_nodes = self.memory.list(machine, &registered)?;
         let [a, b, c, d, aperture, _, pages, gpu_id] = handle.words;
         if ![APERTURE_DGPU, APERTURE_DGPU_ALT].contains(&aperture) {
             log::debug!("a handle with address space {aperture} is none that memory can be shared by");
@@ -236,10 +237,9 @@ impl Engine {
                 .map_err(|_| Status::Error)?;
         }
         let address = va.start();
-        let registered = self.memory.list(machine, &gpu_ids);
-        let life = Life { registered: gpu_ids, ..Life::new(Some(bo.keep()), Some(va)) };
+        let life = Life { registered, ..Life::new(Some(bo.keep()), Some(va)) };
         let buffer = Buffer::new(Kind::Shared, address, size, gpu.node, MemFlags(args.flags), life);
-        buffer.told().registered.set(registered.as_ref());
+        buffer.told().registered.set(told_nodes.as_ref());
         self.memory.insert(Arc::new(buffer));
         Ok((address, size))
     }
@@ -270,8 +270,5 @@ fn told_flags(flags: AllocFlags) -> MemFlags {
 
 fn zeroed(len: u32) -> Result<Box<[u8]>> {
     let len = usize::try_from(len).map_err(|_| Status::NoMemory)?;
-    let mut bytes = Vec::new();
-    bytes.try_reserve_exact(len).map_err(|_| Status::NoMemory)?;
-    bytes.resize(len, 0);
-    Ok(bytes.into_boxed_slice())
+    room::filled(len, 0).map(Vec::into_boxed_slice)
 }

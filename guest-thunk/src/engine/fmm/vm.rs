@@ -9,6 +9,8 @@ use protocol::kfd::Mapping;
 use rustix::io::{self, Errno};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
+use crate::engine::gate::{before_map, note_held};
+
 /// Bytes of a page: those of the CPU and the smallest of the GPUs.
 pub(super) const PAGE: u64 = 4096;
 /// Bytes of a huge page, which GPUs translate in one step.
@@ -67,7 +69,7 @@ impl Region {
     /// # Errors
     /// `ENOMEM`: no addresses (`ulimit -v`), or too many mappings (`vm.max_map_count`).
     pub(super) fn reserve(len: u64) -> io::Result<Self> {
-        gate()?;
+        before_map()?;
         let bytes = size(len)?;
         // SAFETY: a new mapping at an address of the kernel's choice replaces nothing.
         let start = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, ProtFlags::empty(), RESERVED) }?;
@@ -80,7 +82,7 @@ impl Region {
     /// # Errors
     /// `EEXIST` if something is mapped there, `ENOMEM` or `EINVAL` for addresses that cannot be.
     pub(super) fn reserve_at(start: u64, len: u64) -> io::Result<Self> {
-        gate()?;
+        before_map()?;
         let flags = RESERVED.union(MapFlags::FIXED_NOREPLACE);
         let (at, bytes) = (pointer(start)?, size(len)?);
         // SAFETY: with FIXED_NOREPLACE the kernel replaces nothing; one that does not know the flag takes the
@@ -132,7 +134,7 @@ impl Region {
     /// # Errors
     /// `EINVAL` for a part that is not in the region, or a mapping that is shorter; those of `mmap`.
     pub(super) fn map_file(&self, at: u64, len: u64, mapping: &Mapping, access: Access) -> io::Result<()> {
-        gate()?;
+        before_map()?;
         if !self.holds(at, len) || mapping.len < len {
             return Err(Errno::INVAL);
         }
@@ -162,7 +164,7 @@ impl Region {
     }
 
     fn map_anonymous(&self, at: u64, len: u64, access: Access, flags: MapFlags) -> io::Result<()> {
-        gate()?;
+        before_map()?;
         if !self.holds(at, len) {
             return Err(Errno::INVAL);
         }
@@ -286,71 +288,6 @@ pub(super) fn bind_to_numa(region: &Region, at: u64, len: u64, node: u32, insist
 
 fn last_error() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
-}
-
-/// Where tests let the next system call of this file fail.
-#[cfg(not(test))]
-fn gate() -> io::Result<()> {
-    Ok(())
-}
-
-#[cfg(not(test))]
-fn note_held(_more: u64, _less: u64) {}
-
-#[cfg(test)]
-use fault::{gate, note_held};
-
-/// System calls that fail on purpose, and what is held.
-#[cfg(test)]
-pub(super) mod fault {
-    use std::cell::Cell;
-    use std::sync::{Mutex, MutexGuard, PoisonError};
-
-    use rustix::io::{self, Errno};
-
-    thread_local! {
-        static COUNTDOWN: Cell<Option<u32>> = const { Cell::new(None) };
-        static HELD: Cell<u64> = const { Cell::new(0) };
-    }
-
-    /// Bytes of the regions that this thread holds, if it dropped no other's.
-    pub(in crate::engine::fmm) fn held() -> u64 {
-        HELD.get()
-    }
-
-    pub(super) fn note_held(more: u64, less: u64) {
-        HELD.set(HELD.get().wrapping_add(more).wrapping_sub(less));
-    }
-
-    /// One test at a time that reserves all addresses that a small GPU reaches.
-    pub(in crate::engine::fmm) fn alone() -> MutexGuard<'static, ()> {
-        static ALONE: Mutex<()> = Mutex::new(());
-        ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Lets the call number `at` from now on of this thread fail, counted from 0.
-    pub(in crate::engine::fmm) fn fail_at(at: u32) {
-        COUNTDOWN.set(Some(at));
-    }
-
-    /// Lets no call fail. Gives whether one has.
-    pub(in crate::engine::fmm) fn stop() -> bool {
-        COUNTDOWN.take().is_none()
-    }
-
-    pub(super) fn gate() -> io::Result<()> {
-        match COUNTDOWN.get() {
-            None => Ok(()),
-            Some(0) => {
-                COUNTDOWN.set(None);
-                Err(Errno::NOMEM)
-            }
-            Some(more) => {
-                COUNTDOWN.set(Some(more - 1));
-                Ok(())
-            }
-        }
-    }
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ pub use create::QueueRequest;
 
 use super::Engine;
 use doorbell::Doorbells;
+use parts::Leftovers;
 use table::Table;
 
 /// What this part keeps.
@@ -30,6 +31,7 @@ use table::Table;
 pub(crate) struct State {
     table: Mutex<Table>,
     doorbells: Doorbells,
+    leftovers: Leftovers,
 }
 
 impl State {
@@ -40,6 +42,7 @@ impl State {
     /// The last close of the library: doorbells that no queue uses are unmapped. Queues are the program's and stay.
     pub(crate) fn close(&self, engine: &Engine) {
         self.doorbells.release(engine);
+        self.leftovers.free(engine);
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {

@@ -3,6 +3,8 @@
 //! KFD compares start and length of the mapping that each lies in (`kfd_queue_acquire_buffers`), so each is a buffer of
 //! its own with exactly the size.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use protocol::hsakmt::{MemFlags, Status};
 
 use super::super::topology::{Node, Snapshot};
@@ -29,6 +31,32 @@ pub(super) struct Parts {
     pub(super) save_area: Option<SaveArea>,
 }
 
+/// Buffers that no queue has any more. KFD may refuse to take one back for a moment; nobody else knows of it then.
+#[derive(Debug, Default)]
+pub(super) struct Leftovers(Mutex<Vec<(u64, u64)>>);
+
+impl Leftovers {
+    fn put(&self, address: u64, size: u64) {
+        self.lock().push((address, size));
+    }
+
+    /// Gives back what can be given back.
+    pub(super) fn free(&self, engine: &Engine) {
+        let all = std::mem::take(&mut *self.lock());
+        for (address, size) in all {
+            let freed = engine.unmap_memory(address).and_then(|()| engine.free_memory(address, size));
+            if let Err(status) = freed {
+                log::warn!("{size} bytes of a queue at {address:#x} cannot be freed yet: {status}");
+                self.put(address, size);
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<(u64, u64)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// The GPU for which buffers are made.
 #[derive(Clone, Copy)]
 pub(super) struct Place<'a> {
@@ -46,7 +74,7 @@ impl Parts {
         Some((page + READ_POINTER, page + WRITE_POINTER))
     }
 
-    /// Gives everything back. What cannot be unmapped, because the kernel still has it in use, stays.
+    /// Gives everything back. What KFD does not take back now stays for a later time.
     pub(super) fn free(&self, engine: &Engine) {
         if let Some(save_area) = &self.save_area {
             save_area.free(engine);
@@ -54,6 +82,7 @@ impl Parts {
         for buffer in [&self.eop, &self.pointers].into_iter().flatten() {
             buffer.free(engine);
         }
+        engine.queues.leftovers.free(engine);
     }
 }
 
@@ -103,12 +132,9 @@ impl Buffer {
         Self::new(place, home, size, flags).map_err(no_memory("context save area"))
     }
 
+    /// Puts it where it is freed next.
     pub(super) fn free(&self, engine: &Engine) {
-        let (address, size) = (self.address, self.size);
-        let freed = engine.unmap_memory(address).and_then(|()| engine.free_memory(address, size));
-        if let Err(status) = freed {
-            log::warn!("{size} bytes of a queue at {address:#x} cannot be freed: {status}");
-        }
+        engine.queues.leftovers.put(self.address, self.size);
     }
 }
 

@@ -2,6 +2,8 @@
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
+use crate::engine::gate::{before_map, note_held};
+
 /// Pages of the GPU and of the CPU are at best this large.
 const ALIGN: u64 = 2 << 20;
 
@@ -22,11 +24,13 @@ impl Range {
         let padded = size.checked_add(ALIGN).ok_or(rustix::io::Errno::NOMEM)?;
         let length = usize::try_from(padded).map_err(|_| rustix::io::Errno::NOMEM)?;
         let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+        before_map()?;
         // SAFETY: without FIXED the kernel chooses addresses where nothing is.
         let start = unsafe { mmap_anonymous(core::ptr::null_mut(), length, prot, flags) }?;
         let start = start.expose_provenance() as u64;
         let address = start.next_multiple_of(ALIGN);
         let range = Self { address, size };
+        note_held(size, 0);
         // KFD compares with the length of the mapping, and the rest is of no use.
         let cut = unmap(start, address - start)
             .and_then(|()| unmap(address + size, start + padded - address - size));
@@ -46,8 +50,11 @@ impl Range {
 
     /// Unmaps it.
     pub(super) fn free(&self) {
-        if let Err(errno) = unmap(self.address, self.size) {
-            log::warn!("{} bytes at {:#x} cannot be unmapped: {errno}", self.size, self.address);
+        match unmap(self.address, self.size) {
+            Ok(()) => note_held(0, self.size),
+            Err(errno) => {
+                log::warn!("{} bytes at {:#x} cannot be unmapped: {errno}", self.size, self.address);
+            }
         }
     }
 }

@@ -6,8 +6,8 @@ use protocol::kfd::request_size;
 use softgpu::{Kernel, Profile};
 
 use super::*;
-use crate::engine::event::hooked;
 use crate::engine::rig;
+use crate::engine::testing;
 
 const PAGE: u64 = 4096;
 const SIZE: u64 = 16 * PAGE;
@@ -125,7 +125,7 @@ fn s06_ranges_that_are_none_are_refused() {
 fn s01_as_many_attributes_as_a_request_can_carry() {
     let lengths = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&lengths);
-    let engine = hooked::engine(Profile::Mi210, Kernel::Linux6_12, move |nr, bytes| {
+    let engine = testing::engine_answered(Profile::Mi210, Kernel::Linux6_12, move |nr, bytes| {
         if nr != u32::from(Ioctl::Svm.nr()) {
             return None;
         }
@@ -157,7 +157,7 @@ fn no_attributes_are_kfds_business() {
 
 #[test]
 fn kernels_before_1_5_have_no_shared_virtual_memory() {
-    let engine = hooked::engine_of_minor(Profile::Mi210, 4);
+    let engine = testing::engine_of_minor(Profile::Mi210, 4);
     let pages = Pages::new();
     let refused = Err(Status::NotSupported);
     assert_eq!(engine.svm_set_attributes(pages.address(), SIZE, &[]), refused);
@@ -185,7 +185,7 @@ fn xnack_without_gpu_is_not_supported_and_with_queues_an_error() {
     assert_eq!(engine.xnack_mode(), Err(Status::NotSupported));
     assert_eq!(engine.set_xnack_mode(1), Err(Status::NotSupported));
     for (errno, status) in [(Errno::EBUSY, Status::Error), (Errno::EPERM, Status::NotSupported)] {
-        let engine = hooked::engine(Profile::Mi210, Kernel::Linux6_12, move |nr, _| {
+        let engine = testing::engine_answered(Profile::Mi210, Kernel::Linux6_12, move |nr, _| {
             (nr == u32::from(Ioctl::SetXnackMode.nr())).then_some(Err(errno))
         });
         assert_eq!(engine.set_xnack_mode(1), Err(status), "{errno}");

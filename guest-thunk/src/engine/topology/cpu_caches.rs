@@ -4,10 +4,10 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use protocol::hsakmt::{CacheProperties, CacheType, Status};
+use protocol::hsakmt::{CacheProperties, CacheType};
 
 use super::cpuinfo::CpuInfo;
-use crate::engine::Result;
+use crate::engine::{Result, room};
 
 /// Where the kernel shows processors and NUMA nodes.
 pub(super) const ROOT: &str = "/sys/devices/system";
@@ -29,14 +29,13 @@ const MAX_PROCESSORS: usize = 65_536;
 /// `NO_MEMORY`.
 pub(super) fn read(root: &Path, node: u32, cpus: &CpuInfo) -> Result<Vec<CacheProperties>> {
     let mut caches = Vec::new();
-    for (processor, dir) in processors(root, node) {
+    for (processor, dir) in processors(root, node)? {
         let cache = dir.join("cache");
         for index in 0..indices(&cache) {
             let Some(found) = cache_of(&cache.join(format!("index{index}")), processor, cpus) else {
                 continue;
             };
-            caches.try_reserve(1).map_err(|_| Status::NoMemory)?;
-            caches.push(found);
+            room::push(&mut caches, found)?;
         }
     }
     if caches.is_empty() {
@@ -46,7 +45,7 @@ pub(super) fn read(root: &Path, node: u32, cpus: &CpuInfo) -> Result<Vec<CachePr
 }
 
 /// Numbers and directories of the processors of a node.
-fn processors(root: &Path, node: u32) -> Vec<(u32, PathBuf)> {
+fn processors(root: &Path, node: u32) -> Result<Vec<(u32, PathBuf)>> {
     let numa = root.join(format!("node/node{node}"));
     let dir = if node == 0 && !numa.is_dir() { root.join("cpu") } else { numa };
     let entries = match fs::read_dir(&dir) {
@@ -55,7 +54,7 @@ fn processors(root: &Path, node: u32) -> Vec<(u32, PathBuf)> {
             if error.kind() != io::ErrorKind::NotFound {
                 log::warn!("{} cannot be read: no caches of node {node} are known: {error}", dir.display());
             }
-            return Vec::new();
+            return Ok(Vec::new());
         }
     };
     let named = entries.filter_map(|entry| {
@@ -63,7 +62,11 @@ fn processors(root: &Path, node: u32) -> Vec<(u32, PathBuf)> {
         let number = name.to_str()?.strip_prefix("cpu")?.parse().ok()?;
         Some((number, dir.join(&name)))
     });
-    named.take(MAX_PROCESSORS).collect()
+    let mut processors = Vec::new();
+    for processor in named.take(MAX_PROCESSORS) {
+        room::push(&mut processors, processor)?;
+    }
+    Ok(processors)
 }
 
 /// How many `index` directories there are.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use protocol::hsakmt::{IoLinkProperties, IoLinkType, Status};
 use protocol::kfd::topology;
 
-use crate::engine::Result;
+use crate::engine::{Result, room};
 
 /// Highest weight of one hop: KFD gives 20 to PCI Express, and more to what leads over other nodes. It is also
 /// the highest distance of two CPU nodes in one socket.
@@ -37,7 +37,7 @@ pub(super) fn of_node(node: &topology::Node, user_ids: &BTreeMap<u32, u32>) -> R
     let visible = all.filter_map(|link| user_ids.get(&link.node_to).map(|&to| convert(link, from, to)));
     let mut links = Vec::new();
     for link in visible.take(most) {
-        push(&mut links, link)?;
+        room::push(&mut links, link)?;
     }
     Ok(links)
 }
@@ -60,12 +60,6 @@ fn convert(link: &topology::IoLink, from: u32, to: u32) -> IoLinkProperties {
     }
 }
 
-fn push(links: &mut Vec<IoLinkProperties>, link: IoLinkProperties) -> Result<()> {
-    links.try_reserve(1).map_err(|_| Status::NoMemory)?;
-    links.push(link);
-    Ok(())
-}
-
 /// The node at the other end of a GPU's own PCI Express link.
 pub(super) fn cpu(links: &[IoLinkProperties]) -> Option<u32> {
     let mut near =
@@ -78,14 +72,14 @@ pub(super) fn cpu(links: &[IoLinkProperties]) -> Option<u32> {
 /// # Errors
 /// `NO_MEMORY`.
 pub(super) fn add_indirect(nodes: &[Endpoint], links: &mut [Vec<IoLinkProperties>]) -> Result<()> {
-    let mut graph = Graph::new(nodes, links);
+    let mut graph = Graph::new(nodes, links)?;
     let most = nodes.len().saturating_sub(1);
     for low in 0..nodes.len() {
         for high in low + 1..nodes.len() {
             for (from, to) in [(low, high), (high, low)] {
                 let Some(hop) = graph.over_cpu(from, to) else { continue };
                 let Some(list) = links.get_mut(from).filter(|list| list.len() < most) else { continue };
-                push(list, hop.link(from, to)?)?;
+                room::push(list, hop.link(from, to)?)?;
                 graph.hops.entry((from, to)).or_insert(hop);
             }
         }
@@ -123,7 +117,7 @@ struct Graph<'a> {
 }
 
 impl<'a> Graph<'a> {
-    fn new(nodes: &'a [Endpoint], links: &[Vec<IoLinkProperties>]) -> Self {
+    fn new(nodes: &'a [Endpoint], links: &[Vec<IoLinkProperties>]) -> Result<Self> {
         let mut hops = BTreeMap::new();
         let index = |id| usize::try_from(id).unwrap_or(usize::MAX);
         for (from, list) in links.iter().enumerate() {
@@ -134,7 +128,8 @@ impl<'a> Graph<'a> {
         }
         let near =
             |(node, list): (&Endpoint, &Vec<IoLinkProperties>)| cpu(list).filter(|_| node.is_gpu).map(index);
-        Self { nodes, cpus: nodes.iter().zip(links).map(near).collect(), hops }
+        let cpus = room::collect(nodes.len(), nodes.iter().zip(links).map(near))?;
+        Ok(Self { nodes, cpus, hops })
     }
 
     /// The way from one node to another over one or two CPUs, if GPUs are involved and there is one. GPUs of one

@@ -5,6 +5,7 @@ use protocol::kfd::topology::{self, GfxVersion};
 
 use super::Node;
 use crate::engine::fmm::GpuApertures as Apertures;
+use crate::engine::{Result, room};
 
 /// Banks that every GPU is said to have besides KFD's: LDS, scratch and SVM.
 pub(super) const GPU_HEAPS: u32 = 3;
@@ -33,10 +34,22 @@ pub(super) fn of_this_machine() -> MemoryProperties {
 }
 
 /// The banks of a node, at most `count`. Apertures come last and in a fixed order.
-pub(super) fn banks(node: &Node, apertures: &Apertures, svm: bool, count: usize) -> Vec<MemoryProperties> {
+///
+/// # Errors
+/// `NO_MEMORY`.
+pub(super) fn banks(
+    node: &Node,
+    apertures: &Apertures,
+    svm: bool,
+    count: usize,
+) -> Result<Vec<MemoryProperties>> {
     let own = node.memory.iter().copied();
-    own.chain(heaps(node, apertures, svm)).take(count).collect()
+    let most = count.min(node.memory.len() + HEAPS);
+    room::collect(most, own.chain(heaps(node, apertures, svm)))
 }
+
+/// Most apertures of a node.
+const HEAPS: usize = 5;
 
 fn heaps(node: &Node, apertures: &Apertures, svm: bool) -> impl Iterator<Item = MemoryProperties> {
     /// Kaveri has local memory that KFD tells in no bank.
@@ -47,7 +60,7 @@ fn heaps(node: &Node, apertures: &Apertures, svm: bool) -> impl Iterator<Item = 
     let whole = |heap, aperture: Option<(u64, u64)>| {
         aperture.map(|(base, limit)| of_heap(heap, base, limit.saturating_sub(base).saturating_add(1)))
     };
-    let all = [
+    let all: [_; HEAPS] = [
         apertures.lds.map(|(base, _)| of_heap(HeapType::GPU_LDS, base, lds)),
         private.map(|(base, _)| of_heap(HeapType::FRAME_BUFFER_PRIVATE, base, local)),
         whole(HeapType::GPU_SCRATCH, apertures.scratch),
@@ -101,23 +114,23 @@ mod tests {
 
     #[test]
     fn apertures_follow_the_banks_in_order_and_are_cut_to_the_count() {
-        let banks = banks(&gpu(), &ALL, true, 10);
+        let banks = banks(&gpu(), &ALL, true, 10).unwrap();
         assert_eq!(heap_types(&banks), [1, 4, 5, 6, 7]);
         let told = |at: usize| (banks[at].virtual_base_address, banks[at].size_in_bytes);
         assert_eq!(told(1), (1 << 48, 64 << 10));
         assert_eq!(told(2), (2 << 48, 1 << 32));
         assert_eq!(told(3), (0, u64::MAX), "a size that does not fit");
         assert_eq!(told(4), (0x7000, 4096));
-        assert_eq!(heap_types(&super::banks(&gpu(), &ALL, true, 2)), [1, 4]);
-        assert_eq!(super::banks(&gpu(), &ALL, true, 0), []);
+        assert_eq!(heap_types(&super::banks(&gpu(), &ALL, true, 2).unwrap()), [1, 4]);
+        assert_eq!(super::banks(&gpu(), &ALL, true, 0), Ok(vec![]));
     }
 
     #[test]
     fn apertures_that_are_not_there_are_left_out() {
         let apertures = Apertures { svm: ALL.svm, lds: ALL.lds, ..Apertures::default() };
-        assert_eq!(heap_types(&banks(&gpu(), &apertures, false, 10)), [1, 4]);
+        assert_eq!(heap_types(&banks(&gpu(), &apertures, false, 10).unwrap()), [1, 4]);
         let cpu = Node { gpu_id: 0, ..gpu() };
-        assert_eq!(heap_types(&banks(&cpu, &ALL, true, 10)), [1]);
+        assert_eq!(heap_types(&banks(&cpu, &ALL, true, 10).unwrap()), [1]);
     }
 
     #[test]
@@ -125,7 +138,7 @@ mod tests {
         let mut kaveri = gpu();
         kaveri.gfx = GfxVersion::new(7, 0, 0);
         kaveri.properties.local_mem_size = 1 << 30;
-        let banks = banks(&kaveri, &ALL, false, 10);
+        let banks = banks(&kaveri, &ALL, false, 10).unwrap();
         assert_eq!(heap_types(&banks), [1, 4, 2, 5, 7]);
         assert_eq!({ banks[2].size_in_bytes }, 1 << 30);
     }

@@ -30,7 +30,7 @@ use protocol::hsakmt::{
 };
 use protocol::kfd::topology::GfxVersion;
 
-use super::{Engine, Result};
+use super::{Engine, Result, room};
 pub(crate) use snapshot::{Node, Snapshot};
 
 /// What this part keeps.
@@ -119,7 +119,7 @@ impl Engine {
     /// (`hsaKmtGetNodeMemoryProperties`).
     ///
     /// # Errors
-    /// `INVALID_NODE_UNIT` for a node that is not in the snapshot, and without one.
+    /// `INVALID_NODE_UNIT` for a node that is not in the snapshot, and without one; `NO_MEMORY`.
     pub fn node_memory_properties(&self, node: u32, count: u32) -> Result<Vec<MemoryProperties>> {
         let snapshot = self.snapshot_with(node)?;
         let found = snapshot.node(node).ok_or(Status::InvalidNodeUnit)?;
@@ -127,7 +127,7 @@ impl Engine {
         // What needs SVM addresses: discrete GPUs, and with one of them all; else those from gfx9 on.
         let svm = snapshot.has_discrete_gpu() || found.gfx >= GfxVersion::new(9, 0, 0);
         let count = usize::try_from(count).unwrap_or(usize::MAX);
-        Ok(memory::banks(found, &apertures, svm, count))
+        memory::banks(found, &apertures, svm, count)
     }
 
     /// The first `count` caches of a node (`hsaKmtGetNodeCacheProperties`). `processor` selects nothing, as in AMD's
@@ -135,7 +135,7 @@ impl Engine {
     ///
     /// # Errors
     /// `INVALID_NODE_UNIT` for a node that is not in the snapshot, and without one; `INVALID_PARAMETER` if it has
-    /// fewer.
+    /// fewer; `NO_MEMORY`.
     pub fn node_cache_properties(
         &self,
         node: u32,
@@ -152,7 +152,7 @@ impl Engine {
     ///
     /// # Errors
     /// `INVALID_NODE_UNIT` for a node that is not in the snapshot, and without one; `INVALID_PARAMETER` if it has
-    /// fewer.
+    /// fewer; `NO_MEMORY`.
     pub fn node_io_link_properties(&self, node: u32, count: u32) -> Result<Vec<IoLinkProperties>> {
         let snapshot = self.snapshot_with(node)?;
         let found = snapshot.node(node).ok_or(Status::InvalidNodeUnit)?;
@@ -222,8 +222,5 @@ fn first<T: Copy>(all: &[T], count: u32, what: &str, node: u32) -> Result<Vec<T>
         log::debug!("{count} {what} of node {node} are asked for; it has {}", all.len());
         Status::InvalidParameter
     })?;
-    let mut copy = Vec::new();
-    copy.try_reserve_exact(wanted.len()).map_err(|_| Status::NoMemory)?;
-    copy.extend_from_slice(wanted);
-    Ok(copy)
+    room::collect(wanted.len(), wanted.iter().copied())
 }

@@ -17,7 +17,7 @@ use super::names::Products;
 use super::properties::{self, Context, Identity};
 use super::{cpu_caches, drm, links, memory};
 use crate::engine::channel::Channel;
-use crate::engine::{Options, Result};
+use crate::engine::{Options, Result, room};
 
 /// How often the files are read again when they change while they are read.
 const ATTEMPTS: u32 = 8;
@@ -149,6 +149,7 @@ impl<'a> Taker<'a> {
         let Topology { generation_id, system, nodes } = parsed.topology;
         let gpus = nodes.iter().filter(|node| node.is_gpu()).count();
         let mut admitted: Vec<Admitted> = Vec::new();
+        room::reserve(&mut admitted, nodes.len())?;
         for kfd in nodes {
             let id = node_id(admitted.len())?;
             admitted.extend(self.admit(kfd, id)?);
@@ -161,6 +162,7 @@ impl<'a> Taker<'a> {
         }
         let ids = (0..).zip(&admitted).map(|(id, node)| (node.kfd.id, id)).collect();
         let mut nodes = Vec::new();
+        room::reserve(&mut nodes, admitted.len())?;
         for (id, node) in (0..).zip(admitted) {
             nodes.push(self.node(node, id, &ids)?);
         }
@@ -236,7 +238,7 @@ impl<'a> Taker<'a> {
             gfx: identity.map_or(NO_GPU, |gpu| gpu.gfx),
             hardware: identity.map_or(NO_GPU, |gpu| gpu.hardware),
             properties: properties::of_node(&kfd, identity, device.as_ref(), &self.context(gpu.is_some())),
-            memory: kfd.mem_banks.iter().map(memory::of_bank).collect(),
+            memory: room::collect(kfd.mem_banks.len(), kfd.mem_banks.iter().map(memory::of_bank))?,
             caches: self.caches(&kfd, id)?,
             links: links::of_node(&kfd, ids)?,
             kfd,
@@ -263,10 +265,7 @@ impl<'a> Taker<'a> {
         if kfd.caches.is_empty() && !kfd.is_gpu() {
             return cpu_caches::read(Path::new(cpu_caches::ROOT), id, &self.cpus);
         }
-        let mut caches = Vec::new();
-        caches.try_reserve_exact(kfd.caches.len()).map_err(|_| Status::NoMemory)?;
-        caches.extend(kfd.caches.iter().map(of_cache));
-        Ok(caches)
+        room::collect(kfd.caches.len(), kfd.caches.iter().map(of_cache))
     }
 }
 
@@ -314,8 +313,9 @@ fn link_over_cpus(nodes: &mut [Node]) -> Result<()> {
         hive: node.properties.hive_id,
         visible: node.memory.iter().any(|bank| { bank.heap_type } == HeapType::FRAME_BUFFER_PUBLIC),
     };
-    let endpoints: Vec<_> = nodes.iter().map(endpoint).collect();
-    let mut all: Vec<_> = nodes.iter_mut().map(|node| std::mem::take(&mut node.links)).collect();
+    let endpoints = room::collect(nodes.len(), nodes.iter().map(endpoint))?;
+    let count = nodes.len();
+    let mut all = room::collect(count, nodes.iter_mut().map(|node| std::mem::take(&mut node.links)))?;
     links::add_indirect(&endpoints, &mut all)?;
     for (node, links) in nodes.iter_mut().zip(all) {
         node.links = links;

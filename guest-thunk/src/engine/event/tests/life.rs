@@ -12,8 +12,12 @@ use softgpu::{Kernel, Profile};
 use zerocopy::FromBytes;
 
 use super::*;
-use crate::engine::event::hooked;
+use crate::engine::Options;
 use crate::engine::event::page::Buffer;
+use crate::engine::testing::{
+    self, device,
+    faults::{self, Operation},
+};
 
 const KINDS: [EventType; 9] = [
     EventType::SIGNAL,
@@ -89,7 +93,7 @@ fn the_initial_state_is_for_signal_events() {
 #[test]
 fn an_event_that_cannot_be_set_at_first_is_not_left_over() {
     let mut fail = true;
-    let engine = hooked::engine(Profile::CpuOnly, Kernel::Linux6_12, move |nr, _| {
+    let engine = testing::engine_answered(Profile::CpuOnly, Kernel::Linux6_12, move |nr, _| {
         let now = nr == u32::from(Ioctl::SetEvent.nr()) && std::mem::take(&mut fail);
         now.then_some(Err(Errno::ENOMEM))
     });
@@ -183,7 +187,7 @@ fn threads_that_create_the_first_event_together_share_one_page() {
 fn a_failed_creation_leaves_nothing_and_the_next_one_works() {
     for profile in [Profile::CpuOnly, Profile::Mi210] {
         let mut failures = 2;
-        let engine = hooked::engine(profile, Kernel::Linux6_12, move |nr, _| {
+        let engine = testing::engine_answered(profile, Kernel::Linux6_12, move |nr, _| {
             let now = nr == u32::from(Ioctl::CreateEvent.nr()) && failures > 0;
             failures -= u32::from(now);
             now.then_some(Err(Errno::ENOMEM))
@@ -203,7 +207,7 @@ fn with_a_gpu_the_first_event_brings_a_buffer_as_event_page() {
     for kernel in [Kernel::Linux6_12, Kernel::Linux7_3] {
         let offsets = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&offsets);
-        let engine = hooked::engine(Profile::Mi210, kernel, move |nr, bytes| {
+        let engine = testing::engine_answered(Profile::Mi210, kernel, move |nr, bytes| {
             if nr == u32::from(Ioctl::CreateEvent.nr()) {
                 let args = CreateEventArgs::ref_from_bytes(bytes).expect("the struct");
                 seen.lock().expect("no panic").push(args.event_page_offset);
@@ -226,7 +230,7 @@ fn with_a_gpu_the_first_event_brings_a_buffer_as_event_page() {
 #[test]
 fn an_event_page_that_cannot_be_had_is_an_error_and_tried_again() {
     let mut failing = vec![Ioctl::AllocMemoryOfGpu, Ioctl::MapMemoryToGpu];
-    let engine = hooked::engine(Profile::Mi210, Kernel::Linux6_12, move |nr, _| {
+    let engine = testing::engine_answered(Profile::Mi210, Kernel::Linux6_12, move |nr, _| {
         let place = failing.iter().position(|ioctl| u32::from(ioctl.nr()) == nr)?;
         failing.remove(place);
         Some(Err(Errno::ENOMEM))
@@ -242,11 +246,13 @@ fn an_event_page_that_cannot_be_had_is_an_error_and_tried_again() {
 
 #[test]
 fn an_event_page_that_cannot_be_mapped_takes_its_event_along() {
-    let mut fail = true;
-    let engine = hooked::engine(Profile::CpuOnly, Kernel::Linux6_12, move |nr, _| {
-        (nr == hooked::MMAP && std::mem::take(&mut fail)).then_some(Err(Errno::ENOMEM))
-    });
-    assert_eq!(try_create(&engine, EventType::SIGNAL, true, false).err(), Some(Status::Error));
+    let (device, _) = device::over(rig::device(Profile::CpuOnly), device::Untouched);
+    let engine = rig::engine_on(&device, Options::default());
+    for operation in [Operation::DeviceMap, Operation::Map] {
+        faults::fail_next(operation, Errno::ENOMEM);
+        assert_eq!(try_create(&engine, EventType::SIGNAL, true, false).err(), Some(Status::Error));
+        assert_eq!(faults::stop(), Some(operation));
+    }
     let event = signal(&engine);
     assert_eq!(event.id(), 1, "the id is free again");
     assert_ne!({ event.get().event_data.hw_data2 }, 0);
@@ -261,7 +267,7 @@ fn offered<const N: usize>(
 ) -> (Vec<core::result::Result<(), Errno>>, Vec<u64>, bool) {
     let offsets = Arc::new(Mutex::new(Vec::new()));
     let (seen, mut next) = (Arc::clone(&offsets), answers.into_iter());
-    let engine = hooked::engine(Profile::Mi210, Kernel::Linux6_12, move |nr, bytes| {
+    let engine = testing::engine_answered(Profile::Mi210, Kernel::Linux6_12, move |nr, bytes| {
         if nr != u32::from(Ioctl::CreateEvent.nr()) {
             return None;
         }

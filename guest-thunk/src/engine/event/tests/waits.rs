@@ -14,7 +14,7 @@ use softgpu::{Kernel, Profile};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::*;
-use crate::engine::event::hooked;
+use crate::engine::testing;
 
 const FOREVER: u32 = u32::MAX;
 const TIMEOUT: Result<()> = Err(Status::WaitTimeout);
@@ -164,7 +164,7 @@ fn with_waits(
 ) -> Engine {
     use protocol::kfd::UserMem;
     let mem = softgpu::local_mem::LocalMem;
-    hooked::engine(profile, Kernel::Linux6_12, move |nr, bytes| {
+    testing::engine_answered(profile, Kernel::Linux6_12, move |nr, bytes| {
         if nr != u32::from(Ioctl::WaitEvents.nr()) {
             return None;
         }
@@ -326,7 +326,7 @@ fn ages_are_for_signal_events_and_come_back_by_place() {
 
 #[test]
 fn v04_kernels_before_1_14_have_no_ages() {
-    let engine = hooked::engine_of_minor(Profile::CpuOnly, 13);
+    let engine = testing::engine_of_minor(Profile::CpuOnly, 13);
     let event = signal(&engine);
     engine.set_event(&event).unwrap();
     engine.reset_event(&event).unwrap();

@@ -1,5 +1,6 @@
-use super::super::vm::fault;
 use super::*;
+use crate::engine::testing::faults;
+use protocol::Errno;
 
 const LIMIT_40: u64 = (1 << 40) - 1;
 
@@ -55,7 +56,7 @@ fn chunks_without_buffers_go_except_one() {
 // Case L01, and GPUs of gfx8 that reach 40 bits.
 #[test]
 fn all_addresses_are_within_the_limits() {
-    let _alone = fault::alone();
+    let _alone = faults::alone();
     let addresses = narrow();
     let (base, last) = addresses.all();
     assert!(last <= LIMIT_40 && base >= PAGE);
@@ -74,7 +75,7 @@ fn all_addresses_are_within_the_limits() {
 
 #[test]
 fn a_fixed_address_is_given_once() {
-    let _alone = fault::alone();
+    let _alone = faults::alone();
     let narrow = narrow();
     let inside = narrow.all().0 + (64 << 20);
     // Where the kernel puts no other thread's mapping meanwhile.
@@ -91,7 +92,7 @@ fn a_fixed_address_is_given_once() {
 
 #[test]
 fn memory_in_the_arena_is_gone_when_its_addresses_come_back() {
-    let _alone = fault::alone();
+    let _alone = faults::alone();
     let addresses = narrow();
     let va = addresses.take(Want::seen(2 * PAGE)).unwrap();
     let start = va.start();
@@ -118,7 +119,7 @@ fn numbers_are_outside_of_all_apertures() {
 // Case M01.
 #[test]
 fn sizes_that_cannot_be_are_no_memory() {
-    let _alone = fault::alone();
+    let _alone = faults::alone();
     for addresses in [wide(), narrow()] {
         for size in [0, 0x7fff_ffff_f000, 0xffff_ffff_ffff_f000] {
             assert_eq!(addresses.take(Want::seen(size)).err(), Some(Status::NoMemory));
@@ -132,16 +133,32 @@ fn sizes_that_cannot_be_are_no_memory() {
 // Case M28: what fails is made smaller, or is an error; nothing is unmapped that is somebody else's.
 #[test]
 fn a_reservation_that_fails_is_tried_smaller() {
-    let _alone = fault::alone();
+    let _alone = faults::alone();
     let addresses = wide();
     for times in 0..3 {
-        fault::fail_at(0);
+        faults::fail_at(0, Errno::ENOMEM);
         let taken = addresses.take(if times == 0 { Want::seen(PAGE) } else { Want::hidden(PAGE) });
-        assert!(fault::stop() || times == 2, "the second hidden one needs no system call");
+        assert!(faults::stop().is_some() || times == 2, "the second hidden one needs no system call");
         assert!(taken.is_ok());
     }
-    fault::fail_at(0);
+    faults::fail_at(0, Errno::ENOMEM);
     let narrow = Addresses::new(NARROW, &[], &Options::default());
-    assert!(fault::stop());
+    assert!(faults::stop().is_some());
     assert!(narrow.is_ok());
+}
+
+#[test]
+fn what_cannot_be_unmapped_is_unmapped_before_addresses_are_taken_again() {
+    let _alone = faults::alone();
+    let addresses = narrow();
+    let va = addresses.take(Want::seen(2 * PAGE)).unwrap();
+    let start = va.start();
+    va.map_memory(2 * PAGE, Access::ReadWrite).unwrap();
+    faults::fail_at(0, Errno::ENOMEM);
+    drop(va);
+    assert!(faults::stop().is_some());
+    assert!(super::super::vm::is_readable(start, 1), "it is mapped still");
+    let next = addresses.take(Want::seen(2 * PAGE)).unwrap();
+    assert_eq!(next.start(), start);
+    assert!(!super::super::vm::is_readable(start, 1));
 }

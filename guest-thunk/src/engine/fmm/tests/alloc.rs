@@ -105,7 +105,7 @@ fn what_cannot_be_is_refused_before_kfd_is_asked() {
     assert_eq!(alloc(GPU, PAGE, PAGE, VRAM | MemFlags::SCRATCH), Err(Status::NotImplemented));
     assert_eq!(kit.engine.free_memory(0, PAGE), Err(Status::Error));
     assert_eq!(kit.engine.free_memory(0x10000, PAGE), Err(Status::MemoryNotRegistered));
-    assert_eq!(kit.plan.calls(), []);
+    assert_eq!(kit.record.calls(), []);
 }
 
 // Case M01.
@@ -175,7 +175,7 @@ fn resident() -> u64 {
 #[test]
 fn m10_addresses_alone_take_no_memory() {
     let kit = Kit::new(Profile::Mi210);
-    kit.plan.calls();
+    kit.record.calls();
     let reserve = MemFlags::ONLY_ADDRESS | MemFlags::NON_PAGED;
     for node in [CPU, GPU] {
         let before = resident();
@@ -189,7 +189,7 @@ fn m10_addresses_alone_take_no_memory() {
             kit.engine.free_memory(at, 1 << 30).unwrap();
         }
     }
-    assert_eq!(kit.plan.calls(), []);
+    assert_eq!(kit.record.calls(), []);
 }
 
 #[test]
@@ -253,7 +253,7 @@ fn without_a_gpu_memory_is_the_programs_own() {
     assert_eq!(kit.engine.unmap_memory(0x10000), Ok(()));
     let scratch = kit.engine.alloc_memory(CPU, PAGE, 0, MemFlags::SCRATCH);
     assert_eq!(scratch, Err(Status::NoMemory));
-    assert_eq!(kit.plan.calls(), []);
+    assert_eq!(kit.record.calls(), []);
 }
 
 #[test]
@@ -331,7 +331,7 @@ fn setting_up_is_done_once_and_tells_apertures() {
         Ioctl::AllocMemoryOfGpu,
         Ioctl::MapMemoryToGpu,
     ];
-    assert_eq!(kit.plan.calls(), calls);
+    assert_eq!(kit.record.calls(), calls);
     let apertures = kit.engine.gpu_apertures(GPU).unwrap();
     assert_eq!(apertures.lds.map(|(base, _)| base), Some(1 << 48));
     assert_eq!(apertures.scratch.map(|(base, _)| base), Some(2 << 48));
@@ -345,6 +345,6 @@ fn setting_up_is_done_once_and_tells_apertures() {
     assert_eq!({ kit.engine.node_properties(GPU).unwrap().num_memory_banks }, 5);
     kit.engine.release_system_properties().unwrap();
     kit.engine.acquire_system_properties().unwrap();
-    assert_eq!(kit.plan.calls(), []);
+    assert_eq!(kit.record.calls(), []);
     assert_eq!(kit.engine.gpu_apertures(GPU), Some(apertures));
 }

@@ -1,16 +1,16 @@
-//! An engine over a software GPU whose calls can be made to fail, and which counts what it has given out.
+//! An engine over a software GPU on a machine of any shape, which counts what it has given out.
 
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use protocol::Errno;
 use protocol::hsakmt::MemFlags;
 use protocol::kfd::topology::Tree;
-use protocol::kfd::{Call, Caller, FileId, Ioctl, Kfd, Mapping, Node, Process, Transfer};
-use softgpu::local_mem::LocalMem;
+use protocol::kfd::{Call, Ioctl, Kfd};
 use softgpu::{Kernel, Profile};
 
-use super::super::vm::{PAGE, fault};
+use super::super::vm::PAGE;
+use crate::engine::testing::device::{self, Hooks, Record};
+use crate::engine::testing::faults;
 use crate::engine::{Engine, Options, rig};
 
 pub(super) const CPU: u32 = 0;
@@ -24,63 +24,6 @@ pub(super) const GTT: MemFlags = MemFlags::HOST_ACCESS.union(MemFlags::NON_PAGED
 pub(super) const VRAM: MemFlags = MemFlags::NON_PAGED;
 /// VRAM that the CPU sees.
 pub(super) const VISIBLE: MemFlags = GTT;
-
-/// No call fails.
-const NEVER: u32 = u32::MAX;
-
-/// What fails, and what is there.
-#[derive(Debug, Default)]
-pub(super) struct Plan {
-    /// How many ioctls and mmaps from now on go well.
-    countdown: AtomicU32,
-    shape: Shape,
-    buffers: AtomicUsize,
-    calls: Mutex<Vec<Ioctl>>,
-}
-
-impl Plan {
-    /// Lets the call number `at` from now on fail, counted from 0.
-    pub(super) fn fail_at(&self, at: u32) {
-        self.countdown.store(at, Ordering::SeqCst);
-    }
-
-    /// Lets no call fail. Gives whether one has.
-    pub(super) fn stop(&self) -> bool {
-        self.countdown.swap(NEVER, Ordering::SeqCst) == NEVER
-    }
-
-    /// KFD's buffers that are there.
-    pub(super) fn buffers(&self) -> usize {
-        self.buffers.load(Ordering::SeqCst)
-    }
-
-    /// The ioctls since the last time.
-    pub(super) fn calls(&self) -> Vec<Ioctl> {
-        std::mem::take(&mut self.calls.lock().unwrap())
-    }
-
-    fn gate(&self) -> Result<(), Errno> {
-        let left = self.countdown.load(Ordering::SeqCst);
-        if left == NEVER {
-            return Ok(());
-        }
-        self.countdown.store(left.wrapping_sub(1), Ordering::SeqCst);
-        if left == 0 { Err(Errno::ENOMEM) } else { Ok(()) }
-    }
-
-    fn note(&self, ioctl: Ioctl) {
-        self.calls.lock().unwrap().push(ioctl);
-        match ioctl {
-            Ioctl::AllocMemoryOfGpu | Ioctl::ImportDmabuf | Ioctl::IpcImportHandle => {
-                self.buffers.fetch_add(1, Ordering::SeqCst);
-            }
-            Ioctl::FreeMemoryOfGpu => {
-                self.buffers.fetch_sub(1, Ordering::SeqCst);
-            }
-            _ => {}
-        }
-    }
-}
 
 /// How the machine differs from its profile.
 #[derive(Clone, Copy, Debug, Default)]
@@ -104,12 +47,10 @@ impl Shape {
     }
 }
 
-struct Device(Arc<dyn Kfd>, Arc<Plan>);
-
-impl Kfd for Device {
-    fn topology(&self) -> Result<Tree, Errno> {
-        let mut tree = self.0.topology()?;
-        if self.1.shape.combined {
+impl Hooks for Shape {
+    fn topology(&self, device: &dyn Kfd) -> Result<Tree, Errno> {
+        let mut tree = device.topology()?;
+        if self.combined {
             let properties = tree.files.get_mut("nodes/1/properties").unwrap();
             let text = String::from_utf8(properties.clone()).unwrap();
             *properties = text.replace("cpu_cores_count 0\n", "cpu_cores_count 4\n").into_bytes();
@@ -117,55 +58,21 @@ impl Kfd for Device {
         Ok(tree)
     }
 
-    fn attach(&self, caller: Caller) -> Result<Arc<dyn Process>, Errno> {
-        Ok(Arc::new(Space(self.0.attach(caller)?, Arc::clone(&self.1))))
+    fn ioctl(&self, nr: u32, _args: &mut [u8]) -> Option<Result<i32, Errno>> {
+        let refused = self.old && nr == u32::from(Ioctl::GetProcessAperturesNew.nr());
+        refused.then_some(Err(Errno::EINVAL))
+    }
+
+    fn done(&self, nr: u32, args: &mut [u8], call: &dyn Call) -> Result<(), Errno> {
+        let apertures = nr == u32::from(Ioctl::GetProcessAperturesNew.nr());
+        if apertures { self.aperture(call, args) } else { Ok(()) }
     }
 }
 
-struct Space(Arc<dyn Process>, Arc<Plan>);
-
-impl Process for Space {
-    fn open(&self, node: Node) -> Result<FileId, Errno> {
-        self.0.open(node)
-    }
-
-    fn close(&self, file: FileId) {
-        self.0.close(file);
-    }
-
-    fn transfer(&self, file: FileId, request: u32) -> Result<Transfer, Errno> {
-        self.0.transfer(file, request)
-    }
-
-    fn ioctl(&self, file: FileId, request: u32, args: &mut [u8], call: &dyn Call) -> Result<i32, Errno> {
-        let ioctl = Ioctl::from_request(request, protocol::kfd::Family::Rocm);
-        // What gives back does not fail for want of memory.
-        if !matches!(ioctl, Some(Ioctl::FreeMemoryOfGpu | Ioctl::UnmapMemoryFromGpu)) {
-            self.1.gate()?;
-        }
-        if ioctl == Some(Ioctl::GetProcessAperturesNew) && self.1.shape.old {
-            return Err(Errno::EINVAL);
-        }
-        let done = self.0.ioctl(file, request, args, call)?;
-        if ioctl == Some(Ioctl::GetProcessAperturesNew) {
-            self.1.shape.aperture(call, args)?;
-        }
-        if let Some(ioctl) = ioctl {
-            self.1.note(ioctl);
-        }
-        Ok(done)
-    }
-
-    fn mmap(&self, file: FileId, offset: u64, len: u64) -> Result<Mapping, Errno> {
-        self.1.gate()?;
-        self.0.mmap(file, offset, len)
-    }
-}
-
-/// An engine and its plan.
+/// An engine, and what went on in its device.
 pub(super) struct Kit {
     pub(super) engine: Engine,
-    pub(super) plan: Arc<Plan>,
+    pub(super) record: Arc<Record>,
 }
 
 impl Kit {
@@ -177,7 +84,7 @@ impl Kit {
     pub(super) fn with(profile: Profile, kernel: Kernel, options: Options) -> Self {
         let kit = Self::raw(profile, kernel, options);
         kit.engine.acquire_system_properties().expect("the topology");
-        kit.plan.calls();
+        kit.record.calls();
         kit
     }
 
@@ -188,11 +95,8 @@ impl Kit {
 
     /// The same on another machine than the profile's.
     pub(super) fn shaped(profile: Profile, kernel: Kernel, options: Options, shape: Shape) -> Self {
-        let plan = Arc::new(Plan { countdown: AtomicU32::new(NEVER), shape, ..Plan::default() });
-        let device: Arc<dyn Kfd> =
-            Arc::new(Device(rig::device_with_kernel(profile, kernel), Arc::clone(&plan)));
-        let engine = Engine::new(&device, Arc::new(LocalMem), options).expect("the software GPU opens");
-        Self { engine, plan }
+        let (device, record) = device::over(rig::device_with_kernel(profile, kernel), shape);
+        Self { engine: rig::engine_on(&device, options), record }
     }
 
     /// Registers through KFD's userptr, as before there was SVM.
@@ -205,8 +109,8 @@ impl Kit {
     }
 
     /// What there is: buffers of the table, of KFD, and bytes of addresses of this thread.
-    pub(super) fn count(&self) -> (usize, usize, u64) {
-        (self.engine.memory.table().len(), self.plan.buffers(), fault::held())
+    pub(super) fn count(&self) -> (usize, i64, u64) {
+        (self.engine.memory.table().len(), self.record.alive().buffers, faults::held())
     }
 }
 

@@ -23,9 +23,9 @@ fn memory_is_mapped_to_the_nodes_of_the_call() {
     let at = kit.alloc(CPU, PAGE, PAGED);
     let map = |at, nodes: &[u32]| kit.engine.map_memory_to_nodes(at, PAGE, 0, nodes);
     assert_eq!(map(at, &[GPU]), Ok(0));
-    kit.plan.calls();
+    kit.record.calls();
     assert_eq!(map(at, &[GPU]), Ok(0));
-    assert_eq!(kit.plan.calls(), [], "it is mapped");
+    assert_eq!(kit.record.calls(), [], "it is mapped");
     assert_eq!(mapped(&kit, at), [GPU]);
     assert_eq!(map(at, &[CPU]), Err(Status::Error));
     assert_eq!(map(at, &[7]), Err(Status::InvalidNodeUnit));
@@ -125,7 +125,7 @@ fn a_mapping_that_fails_half_way_is_taken_back() {
 #[test]
 fn other_threads_are_not_in_the_way() {
     let kit = Kit::new(Profile::Mi210);
-    let before = kit.plan.buffers();
+    let before = kit.record.alive().buffers;
     std::thread::scope(|scope| {
         for thread in 0..8u32 {
             let kit = &kit;
@@ -147,8 +147,8 @@ fn other_threads_are_not_in_the_way() {
             });
         }
     });
-    assert_eq!(kit.plan.buffers(), before);
-    let frees = kit.plan.calls().iter().filter(|call| **call == Ioctl::FreeMemoryOfGpu).count();
+    assert_eq!(kit.record.alive().buffers, before);
+    let frees = kit.record.calls().iter().filter(|call| **call == Ioctl::FreeMemoryOfGpu).count();
     assert_eq!(frees, 400);
 }
 

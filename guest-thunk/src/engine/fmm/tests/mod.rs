@@ -1,7 +1,6 @@
 //! Memory over the software GPU.
 
 mod alloc;
-mod faults;
 mod kit;
 mod map;
 mod register;

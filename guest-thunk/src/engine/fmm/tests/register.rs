@@ -137,7 +137,7 @@ fn s06_absurd_ranges_are_refused() {
         let own = Own::new(1);
         let engine = &kit.engine;
         let before = kit.count();
-        kit.plan.calls();
+        kit.record.calls();
         let wrapping = [
             (0xffff_ffff_ffff_0000, 0x8000_0000),
             (own.address(), u64::MAX),
@@ -148,7 +148,7 @@ fn s06_absurd_ranges_are_refused() {
         for (at, size) in wrapping {
             assert_eq!(engine.register_memory(at, size), Err(Status::Error), "{at:#x} {size:#x}");
         }
-        assert_eq!(kit.plan.calls(), [], "before KFD is asked");
+        assert_eq!(kit.record.calls(), [], "before KFD is asked");
         let unmapped = [
             (1, 1),
             (0x10000, PAGE),
@@ -170,12 +170,12 @@ fn s06_absurd_ranges_are_refused() {
 fn svm_is_used_where_it_is_and_userptr_elsewhere() {
     let own = Own::new(1);
     let calls = |kit: &Kit| {
-        kit.plan.calls();
+        kit.record.calls();
         kit.engine.register_memory(own.address(), PAGE).unwrap();
         let gpu = kit.engine.map_memory(own.address(), PAGE).unwrap();
         kit.engine.unmap_memory(own.address()).unwrap();
         kit.engine.free_memory(own.address(), PAGE).unwrap();
-        (gpu == own.address(), kit.plan.calls())
+        (gpu == own.address(), kit.record.calls())
     };
     let userptr =
         [Ioctl::AllocMemoryOfGpu, Ioctl::MapMemoryToGpu, Ioctl::UnmapMemoryFromGpu, Ioctl::FreeMemoryOfGpu];
@@ -195,9 +195,9 @@ fn memory_can_be_checked_when_it_is_registered() {
     let kit = Kit::with(Profile::Mi210, Kernel::Linux6_12, options);
     let own = Own::new(2);
     assert_eq!(kit.engine.register_memory(own.address() + 5, PAGE), Ok(()));
-    kit.plan.calls();
+    kit.record.calls();
     assert_eq!(kit.engine.register_memory(0x10000, PAGE), Err(Status::Error));
-    assert_eq!(kit.plan.calls(), []);
+    assert_eq!(kit.record.calls(), []);
 }
 
 // Case M04.

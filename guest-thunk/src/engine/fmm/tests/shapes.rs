@@ -5,8 +5,9 @@ use protocol::kfd::Ioctl;
 use protocol::kfd::topology::GfxVersion;
 use softgpu::{Kernel, Profile};
 
-use super::super::vm::{PAGE, fault, is_readable};
+use super::super::vm::{PAGE, is_readable};
 use super::kit::{CPU, GPU, GTT, Kit, Own, PAGED, Shape, VISIBLE, VRAM, load, store};
+use crate::engine::testing::faults;
 use crate::engine::{GfxOverride, Options};
 
 fn shaped(shape: Shape, options: Options) -> Kit {
@@ -18,7 +19,7 @@ fn shaped(shape: Shape, options: Options) -> Kit {
 // GPUs of gfx8 reach 40 bits: addresses are reserved at the start (cases L01 and M28).
 #[test]
 fn a_gpu_of_40_bits_gets_addresses_that_it_reaches() {
-    let _alone = fault::alone();
+    let _alone = faults::alone();
     let limit = (1 << 40) - 1;
     let kit = shaped(Shape { gpuvm: Some((1 << 16, limit)), ..Shape::default() }, Options::default());
     let (base, last) = kit.engine.gpu_apertures(GPU).unwrap().svm.unwrap();
@@ -56,7 +57,7 @@ fn a_gpu_of_40_bits_gets_addresses_that_it_reaches() {
 #[test]
 fn a_kernel_with_the_old_call_for_apertures_will_do() {
     let kit = shaped(Shape { old: true, ..Shape::default() }, Options::default());
-    assert!(kit.plan.calls().contains(&Ioctl::GetProcessApertures));
+    assert!(kit.record.calls().contains(&Ioctl::GetProcessApertures));
     let at = kit.alloc(GPU, PAGE, VRAM);
     assert_eq!(kit.engine.map_memory(at, PAGE), Ok(0));
 }
@@ -85,7 +86,7 @@ fn an_old_apu_has_memory_that_the_cpu_does_not_reach() {
     kit.engine.free_memory(at, 2 * PAGE).unwrap();
     assert_eq!(kit.engine.alloc_memory(GPU, PAGE, 0, VISIBLE), Err(Status::NoMemory));
 
-    kit.plan.calls();
+    kit.record.calls();
     let host = kit.alloc(GPU, PAGE, PAGED);
     store(host, 1);
     assert_eq!(kit.engine.map_memory(host, PAGE), Ok(0));
@@ -94,7 +95,7 @@ fn an_old_apu_has_memory_that_the_cpu_does_not_reach() {
     assert_eq!(kit.engine.register_memory(0x10000, PAGE), Ok(()));
     assert_eq!(kit.engine.unmap_memory(host), Ok(()));
     kit.engine.free_memory(host, PAGE).unwrap();
-    assert_eq!(kit.plan.calls(), [], "KFD has nothing to do with it");
+    assert_eq!(kit.record.calls(), [], "KFD has nothing to do with it");
 
     let scratch = kit.alloc(GPU, 1 << 20, VRAM | MemFlags::SCRATCH);
     store(scratch, 1);

@@ -7,23 +7,22 @@ use std::sync::{Arc, Mutex};
 use protocol::Errno;
 use protocol::hsakmt::Status;
 use protocol::kfd::topology::{Layout, Node, Topology, Tree};
-use protocol::kfd::{self, Call, Caller, FileId, Kfd, Mapping, Process, Transfer};
+use protocol::kfd::{self, FileId, Kfd};
 use softgpu::{Kernel, Profile};
 
 use super::super::Snapshot;
+use crate::engine::testing::device::{self, Hooks};
 use crate::engine::{Engine, Options, rig};
 
-/// The device. It shows its trees one after the other, the last one for ever.
+/// What the device shows: its trees one after the other, the last one for ever.
 pub(super) struct Shown {
-    inner: Arc<dyn Kfd>,
     trees: Mutex<VecDeque<Tree>>,
     refused: BTreeMap<u32, Errno>,
 }
 
 impl Shown {
     pub(super) fn new(trees: impl IntoIterator<Item = Tree>) -> Self {
-        let trees = Mutex::new(trees.into_iter().collect());
-        Self { inner: rig::device(Profile::CpuOnly), trees, refused: BTreeMap::new() }
+        Self { trees: Mutex::new(trees.into_iter().collect()), refused: BTreeMap::new() }
     }
 
     /// Opening the render node with this minor fails.
@@ -33,7 +32,7 @@ impl Shown {
     }
 
     pub(super) fn engine(self, options: Options) -> Engine {
-        let device: Arc<dyn Kfd> = Arc::new(self);
+        let (device, _) = device::over(rig::device(Profile::CpuOnly), self);
         rig::engine_on(&device, options)
     }
 
@@ -42,52 +41,20 @@ impl Shown {
     }
 }
 
-impl Kfd for Shown {
-    fn topology(&self) -> Result<Tree, Errno> {
+/// Render nodes have ids from here on; behind them is no driver.
+const RENDER: u64 = 1 << 40;
+
+impl Hooks for Shown {
+    fn topology(&self, _device: &dyn Kfd) -> Result<Tree, Errno> {
         let mut trees = self.trees.lock().expect("no test panics here");
         let next = if trees.len() > 1 { trees.pop_front() } else { trees.front().cloned() };
         next.ok_or(Errno::ENOENT)
     }
 
-    fn attach(&self, caller: Caller) -> Result<Arc<dyn Process>, Errno> {
-        let inner = self.inner.attach(caller)?;
-        Ok(Arc::new(ShownProcess { inner, refused: self.refused.clone() }))
-    }
-}
-
-struct ShownProcess {
-    inner: Arc<dyn Process>,
-    refused: BTreeMap<u32, Errno>,
-}
-
-/// Render nodes have ids from here on; behind them is no driver.
-const RENDER: u64 = 1 << 40;
-
-impl Process for ShownProcess {
-    fn open(&self, node: kfd::Node) -> Result<FileId, Errno> {
-        match node {
-            kfd::Node::Kfd => self.inner.open(node),
-            kfd::Node::Render(minor) => match self.refused.get(&minor) {
-                Some(&errno) => Err(errno),
-                None => Ok(FileId(RENDER + u64::from(minor))),
-            },
-        }
-    }
-
-    fn close(&self, file: FileId) {
-        self.inner.close(file);
-    }
-
-    fn transfer(&self, file: FileId, request: u32) -> Result<Transfer, Errno> {
-        self.inner.transfer(file, request)
-    }
-
-    fn ioctl(&self, file: FileId, request: u32, args: &mut [u8], call: &dyn Call) -> Result<i32, Errno> {
-        self.inner.ioctl(file, request, args, call)
-    }
-
-    fn mmap(&self, file: FileId, offset: u64, len: u64) -> Result<Mapping, Errno> {
-        self.inner.mmap(file, offset, len)
+    fn open(&self, node: kfd::Node) -> Option<Result<FileId, Errno>> {
+        let kfd::Node::Render(minor) = node else { return None };
+        let refused = self.refused.get(&minor).copied();
+        Some(refused.map_or(Ok(FileId(RENDER + u64::from(minor))), Err))
     }
 }
 
