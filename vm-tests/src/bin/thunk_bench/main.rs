@@ -57,8 +57,12 @@ fn run(cli: &Cli) -> Result<(), Error> {
     println!("| what | live buffers | time | CPU time | Debian's time |");
     println!("|---|---|---|---|---|");
     for group in plan::timed(scale) {
-        compare(&bench, &group, scale, pairs)?;
+        compare(&bench, &group, [(Library::Ours, &group), (Library::Debian, &group)], scale, pairs)?;
     }
+    println!("\n| ours alone | live buffers | time to that without | CPU time to that without | without |");
+    println!("|---|---|---|---|---|");
+    let [none, many] = plan::more_than_debian(scale);
+    compare(&bench, &many, [(Library::Ours, &many), (Library::Ours, &none)], scale, pairs)?;
     if !cli.no_instructions {
         println!("\n| what | live buffers | instructions | ours | Debian's |");
         println!("|---|---|---|---|---|");
@@ -69,34 +73,37 @@ fn run(cli: &Cli) -> Result<(), Error> {
     Ok(())
 }
 
-/// One process of each library after the other, and a row for each case.
-fn compare(bench: &Bench, group: &Group, scale: Scale, pairs: u32) -> Result<(), Error> {
-    let mut ours = Vec::new();
-    let mut debian = Vec::new();
+/// Processes of both sides in turn, and a row for each case: the first side to the second. `shown` says what is measured.
+fn compare(
+    bench: &Bench,
+    shown: &Group,
+    sides: [(Library, &Group); 2],
+    scale: Scale,
+    pairs: u32,
+) -> Result<(), Error> {
+    let mut runs = [Vec::new(), Vec::new()];
     for pair in 0..pairs {
-        let order =
-            if pair % 2 == 0 { [Library::Ours, Library::Debian] } else { [Library::Debian, Library::Ours] };
-        for library in order {
-            let times = bench.time(library, group, scale)?;
-            match library {
-                Library::Ours => ours.push(times),
-                Library::Debian => debian.push(times),
-            }
+        for side in if pair % 2 == 0 { [0, 1] } else { [1, 0] } {
+            let (Some((library, group)), Some(runs)) = (sides.get(side), runs.get_mut(side)) else {
+                continue;
+            };
+            runs.push(bench.time(*library, group, scale)?);
         }
     }
-    for case in &group.cases {
+    let [first, second] = runs;
+    for case in &shown.cases {
         let best = |runs: &[Times], part: fn(&Time) -> f64| {
             runs.iter().filter_map(|run| run.get(*case).map(part)).collect()
         };
-        let ratio = |part| Ratio::of(best(&ours, part), &best(&debian, part));
-        let time = median(&sorted(best(&debian, |time| time.elapsed)));
+        let ratio = |part| Ratio::of(best(&first, part), &best(&second, part));
+        let time = median(&sorted(best(&second, |time| time.elapsed)));
         let (elapsed, cpu) = (ratio(|time| time.elapsed), ratio(|time| time.cpu));
-        println!("| {case}{} | {} | {elapsed} | {cpu} | {time:.0} ns |", group.note, group.live);
+        println!("| {case}{} | {} | {elapsed} | {cpu} | {time:.0} ns |", shown.note, shown.live);
     }
     Ok(())
 }
 
-/// Ours to Debian's.
+/// One side to the other.
 struct Ratio {
     median: f64,
     least: f64,
@@ -105,8 +112,8 @@ struct Ratio {
 
 impl Ratio {
     /// Of pairs.
-    fn of(ours: Vec<f64>, debian: &[f64]) -> Self {
-        let ratios = sorted(ours.into_iter().zip(debian).map(|(ours, debian)| ours / debian).collect());
+    fn of(first: Vec<f64>, second: &[f64]) -> Self {
+        let ratios = sorted(first.into_iter().zip(second).map(|(first, second)| first / second).collect());
         let end = |value: Option<&f64>| value.copied().unwrap_or(f64::NAN);
         Self { median: median(&ratios), least: end(ratios.first()), greatest: end(ratios.last()) }
     }

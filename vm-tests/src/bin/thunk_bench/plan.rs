@@ -7,6 +7,9 @@ use std::fmt;
 pub struct Scale {
     /// Live buffers where there are many.
     many: u32,
+    /// More than Debian's library can have: it makes a mapping for each, of which a process may have 65,530
+    /// (vm.max_map_count).
+    most: u32,
     /// Live buffers where callgrind counts: valgrind keeps a list of at most 30,000 mappings. `None` leaves them out, and
     /// most cases too.
     many_counted: Option<u32>,
@@ -17,8 +20,9 @@ pub struct Scale {
 }
 
 impl Scale {
-    pub const FULL: Self = Self { many: 30_000, many_counted: Some(5_000), steps: 100, rounds: 5 };
-    pub const QUICK: Self = Self { many: 100, many_counted: None, steps: 2, rounds: 1 };
+    pub const FULL: Self =
+        Self { many: 30_000, most: 100_000, many_counted: Some(5_000), steps: 100, rounds: 5 };
+    pub const QUICK: Self = Self { many: 100, most: 200, many_counted: None, steps: 2, rounds: 1 };
 }
 
 /// Buffers that are there before and stay.
@@ -78,6 +82,11 @@ pub fn timed(scale: Scale) -> Vec<Group> {
         group(gtt, &["gtt-4k", "gtt-2m", "pointer-info"]),
         group(vram, &["vram-4k", "vram-2m", "pointer-info"]),
     ]
+}
+
+/// Of our library alone: without live buffers, and with very many of VRAM without host access.
+pub fn more_than_debian(scale: Scale) -> [Group; 2] {
+    [NONE, Live { kind: "vram", count: scale.most }].map(|live| group(live, &["vram-4k", "vram-2m"]))
 }
 
 /// Of what instructions are counted.
