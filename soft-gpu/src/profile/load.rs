@@ -165,6 +165,10 @@ fn remove_topology(root: &Path, force: bool) -> Result<(), WriteError> {
     }
     let io = |source| WriteError::Io { path: root.to_owned(), source };
     const OURS: [&str; 3] = ["generation_id", "system_properties", "nodes"];
+    // Every topology has one. A directory with nothing but some other `nodes` in it is not ours to empty.
+    if !root.join(OURS[0]).is_file() {
+        return Err(WriteError::NotATopology(root.to_owned()));
+    }
     for entry in fs::read_dir(root).map_err(io)? {
         let name = entry.map_err(io)?.file_name();
         if !OURS.iter().any(|ours| name == *ours) {
@@ -213,6 +217,10 @@ mod tests {
         fs::write(dir.path().join("thesis.tex"), "x").expect("written");
         assert!(matches!(write_dir(&tree(), dir.path(), true), Err(WriteError::NotATopology(_))));
         assert!(dir.path().join("nodes/0/properties").exists());
+        let cluster = tempfile::tempdir().expect("a directory");
+        fs::create_dir(cluster.path().join("nodes")).expect("a directory");
+        assert!(matches!(write_dir(&tree(), cluster.path(), true), Err(WriteError::NotATopology(_))));
+        assert!(cluster.path().join("nodes").exists());
     }
 
     #[test]
