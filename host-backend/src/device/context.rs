@@ -1,0 +1,108 @@
+//! What a context is to the device: something that takes blobs and bytes, and answers.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use protocol::virtio_gpu::Failure;
+
+use super::answers::Answer;
+use super::blob::Blob;
+use super::hold::Hold;
+
+/// The right to use a blob's memory. A context keeps it as long as anything of its reaches that memory.
+///
+/// Dropping it says that the memory is not reached any more: the guest may then reuse the pages.
+pub struct BlobUse {
+    pub(super) blob: Arc<Blob>,
+    pub(super) _hold: Hold,
+}
+
+impl BlobUse {
+    /// The blob.
+    #[must_use]
+    pub fn blob(&self) -> &Blob {
+        &self.blob
+    }
+}
+
+/// Bytes for a context.
+pub struct Submission<'a> {
+    /// Ring of the context.
+    pub ring: Option<u8>,
+    /// What the guest wrote; a copy.
+    pub bytes: &'a [u8],
+    /// To be completed when the work is done. Dropping it fails the submission.
+    pub answer: Answer,
+}
+
+/// Who makes a context.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContextInfo {
+    /// Id that the guest gave it.
+    pub id: u32,
+    /// Name that the guest gave it, for logs; printable.
+    pub name: String,
+}
+
+/// A context of the guest: one process that opened the render node.
+///
+/// The methods are called by the thread that serves the queue, and must not block. They may complete an answer
+/// before they return.
+pub trait Context: Send {
+    /// Gives the context a blob. It may not have been attached before.
+    fn attach(&mut self, blob: BlobUse) -> Result<(), Failure>;
+
+    /// Takes a blob away. Its [`BlobUse`] is dropped as soon as its memory is not reached any more, which may be
+    /// later.
+    fn detach(&mut self, resource_id: u32);
+
+    /// Work for the context.
+    fn submit(&mut self, submission: Submission<'_>);
+
+    /// Ends the context: open answers are completed or dropped, every [`BlobUse`] is dropped, and then `done`.
+    fn destroy(self: Box<Self>, done: Hold);
+}
+
+/// What makes contexts.
+pub trait Contexts: Send + Sync {
+    /// Makes one.
+    fn create(&self, info: ContextInfo) -> Result<Box<dyn Context>, Failure>;
+}
+
+/// Contexts of a build without workers: they keep blobs, and refuse every submission.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoWorkers;
+
+struct WithoutWorker {
+    info: ContextInfo,
+    blobs: HashMap<u32, BlobUse>,
+}
+
+impl Contexts for NoWorkers {
+    fn create(&self, info: ContextInfo) -> Result<Box<dyn Context>, Failure> {
+        Ok(Box::new(WithoutWorker { info, blobs: HashMap::new() }))
+    }
+}
+
+impl Context for WithoutWorker {
+    fn attach(&mut self, blob: BlobUse) -> Result<(), Failure> {
+        self.blobs.insert(blob.blob().id(), blob);
+        Ok(())
+    }
+
+    fn detach(&mut self, resource_id: u32) {
+        self.blobs.remove(&resource_id);
+    }
+
+    fn submit(&mut self, submission: Submission<'_>) {
+        super::throttle::warn(format_args!(
+            "context {} ({}): a submission of {} bytes is refused: this build has no workers that execute KFD calls",
+            self.info.id,
+            self.info.name,
+            submission.bytes.len()
+        ));
+        submission.answer.complete(Err(Failure::Unspecified));
+    }
+
+    fn destroy(self: Box<Self>, _done: Hold) {}
+}

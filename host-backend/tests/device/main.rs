@@ -1,0 +1,7 @@
+//! The device as a VMM and a guest see it. No VM is needed: a frontend in the test plays both.
+
+mod fences;
+mod guest;
+mod hostile;
+mod memory;
+mod support;

@@ -1,0 +1,169 @@
+//! The program: its command line, and how it ends.
+
+use std::io::Read as _;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::io::{FdFlags, fcntl_setfd};
+use vhost::VhostBackend as _;
+use vhost::vhost_user::Frontend;
+
+const DEADLINE: Duration = Duration::from_secs(10);
+
+fn program() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_vhost-device-kfd"));
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).env_remove("RUST_LOG");
+    command
+}
+
+/// Runs it to its end: status, output, messages.
+fn run(command: &mut Command) -> (ExitStatus, String, String) {
+    let output = command.output().expect("it starts");
+    let text = |bytes| String::from_utf8(bytes).expect("text");
+    (output.status, text(output.stdout), text(output.stderr))
+}
+
+/// Ends with the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+impl Running {
+    /// Waits until it ends: status and messages.
+    fn end(&mut self) -> (ExitStatus, String) {
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.0.try_wait().expect("a child") {
+                let mut messages = String::new();
+                let stderr = self.0.stderr.as_mut().expect("piped");
+                stderr.read_to_string(&mut messages).expect("text");
+                return (status, messages);
+            }
+            assert!(start.elapsed() < DEADLINE, "it does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+fn start(command: &mut Command, socket: &Path) -> Running {
+    let mut running = Running(command.spawn().expect("it starts"));
+    let start = Instant::now();
+    while !socket.exists() {
+        assert!(running.0.try_wait().expect("a child").is_none(), "it ended: {:?}", running.end());
+        assert!(start.elapsed() < DEADLINE, "no socket");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    running
+}
+
+#[test]
+fn capabilities_are_printed_whatever_else_is_asked() {
+    let (status, out, err) = run(program().args(["--fd=3", "--print-capabilities", "--nonsense"]));
+    assert!(status.success());
+    assert_eq!(out, "{\"type\": \"gpu\", \"features\": []}\n");
+    assert_eq!(err, "");
+}
+
+#[test]
+fn a_wrong_command_line_is_refused_at_once() {
+    for args in
+        [&[][..], &["--fd=3", "--socket-path=x"], &["--nonsense"], &["--socket-path=x", "--log-level=loud"]]
+    {
+        let (status, out, err) = run(program().args(args));
+        assert_eq!((status.code(), out.as_str()), (Some(2), ""), "{args:?}");
+        assert!(err.contains("error:"), "{err}");
+    }
+}
+
+#[test]
+fn what_cannot_be_listened_on_is_named() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("precious");
+    std::fs::write(&file, "data").expect("written");
+    let (status, _, err) = run(program().arg("--socket-path").arg(&file));
+    assert_eq!(status.code(), Some(1));
+    assert!(err.contains("precious is there and is no socket"), "{err}");
+    assert_eq!(std::fs::read_to_string(&file).expect("still there"), "data");
+
+    let (status, _, err) = run(program().arg("--socket-path").arg(dir.path().join("no/such/socket")));
+    assert_eq!(status.code(), Some(1));
+    assert!(err.contains("cannot listen on") && err.contains("No such file"), "{err}");
+    for (fd, why) in [("1", "standard streams"), ("77", "Bad file descriptor"), ("-5", "standard streams")] {
+        let (status, _, err) = run(program().arg(format!("--fd={fd}")));
+        assert_eq!(status.code(), Some(1), "{fd}");
+        assert!(err.contains(why), "{err}");
+    }
+}
+
+#[test]
+fn it_ends_with_its_vmm() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let socket = dir.path().join("socket");
+    let mut running = start(program().arg("--socket-path").arg(&socket), &socket);
+    let frontend = Frontend::connect(&socket, 2).expect("connected");
+    assert_ne!(frontend.get_features().expect("GET_FEATURES"), 0);
+    drop(frontend);
+    let (status, messages) = running.end();
+    assert!(status.success(), "{messages}");
+    assert!(messages.contains("this build has no workers"), "{messages}");
+    assert!(!socket.exists());
+}
+
+#[test]
+fn it_ends_at_once_when_it_is_told_to() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let socket = dir.path().join("socket");
+    for connected in [false, true] {
+        let mut running = start(program().arg("--socket-path").arg(&socket), &socket);
+        let frontend = connected.then(|| {
+            let frontend = Frontend::connect(&socket, 2).expect("connected");
+            frontend.set_owner().expect("SET_OWNER");
+            frontend
+        });
+        let pid = rustix::process::Pid::from_child(&running.0);
+        let start = Instant::now();
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
+        running.end();
+        assert!(start.elapsed() < Duration::from_secs(1));
+        drop(frontend);
+        // The next one takes the name over.
+    }
+}
+
+#[test]
+fn a_listening_descriptor_is_taken_and_a_connected_one_is_refused() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let socket = dir.path().join("socket");
+    let listener = OwnedFd::from(UnixListener::bind(&socket).expect("a socket"));
+    let (here, there) = UnixStream::pair().expect("a pair");
+    let there = OwnedFd::from(there);
+
+    let mut running = Running(with_fd(&listener).spawn().expect("it starts"));
+    let frontend = Frontend::connect(&socket, 2).expect("connected");
+    assert_ne!(frontend.get_features().expect("GET_FEATURES"), 0);
+    drop(frontend);
+    let (status, messages) = running.end();
+    assert!(status.success(), "{messages}");
+
+    let (status, _, err) = run(&mut with_fd(&there));
+    assert_eq!(status.code(), Some(1));
+    assert!(err.contains("it does not listen"), "{err}");
+    drop(here);
+}
+
+/// The program with a descriptor of this process.
+fn with_fd(fd: &OwnedFd) -> Command {
+    let mut command = program();
+    command.arg(format!("--fd={}", fd.as_raw_fd()));
+    // Children of other tests may get it too, and close it when they end.
+    fcntl_setfd(fd, FdFlags::empty()).expect("an open descriptor");
+    command
+}
