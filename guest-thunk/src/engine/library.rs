@@ -57,6 +57,8 @@ struct Instance {
     /// One open or close at a time.
     changing: Mutex<()>,
     connected: OnceLock<Connected>,
+    /// What this process inherited. Nobody follows it; tools that look for lost memory see that it is there.
+    _inherited: Option<&'static Instance>,
 }
 
 struct Connected {
@@ -164,7 +166,7 @@ impl Library {
             {
                 return instance;
             }
-            let new: *mut Instance = Box::leak(Box::new(Instance::new(pid)));
+            let new: *mut Instance = Box::leak(Box::new(Instance::new(pid, old)));
             let expected = old.map_or(std::ptr::null_mut(), |old| std::ptr::from_ref(old).cast_mut());
             if self.current.compare_exchange(expected, new, Ordering::AcqRel, Ordering::Acquire).is_err() {
                 // SAFETY: `new` came from `Box::leak` just above, and nobody else has seen it.
@@ -195,13 +197,14 @@ impl Instance {
         }
     }
 
-    fn new(pid: u32) -> Self {
+    fn new(pid: u32, inherited: Option<&'static Instance>) -> Self {
         Self {
             pid,
             forked: AtomicBool::new(false),
             count: AtomicU32::new(0),
             changing: Mutex::new(()),
             connected: OnceLock::new(),
+            _inherited: inherited,
         }
     }
 }

@@ -1,9 +1,9 @@
 //! The open device files of this process, found without a lock.
 
-use std::mem;
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use protocol::Errno;
@@ -17,6 +17,8 @@ use protocol::kfd::{FileId, Node};
 pub(super) struct Files {
     table: ArcSwap<Vec<Entry>>,
     next: AtomicU64,
+    /// What a forked child let go of. Kept for ever.
+    abandoned: OnceLock<ManuallyDrop<Arc<Vec<Entry>>>>,
 }
 
 /// One open file.
@@ -34,7 +36,8 @@ pub(super) struct Entry {
 
 impl Files {
     pub(super) fn new() -> Self {
-        Self { table: ArcSwap::from_pointee(Vec::new()), next: AtomicU64::new(1) }
+        let (table, next) = (ArcSwap::from_pointee(Vec::new()), AtomicU64::new(1));
+        Self { table, next, abandoned: OnceLock::new() }
     }
 
     /// Keeps an open file.
@@ -88,8 +91,10 @@ impl Files {
         // References of threads that a forked child does not have, and of mappings that it still has, must
         // not close the number later: it may be another file's by then. The list, kept for ever, keeps the
         // count above 0.
-        #[expect(clippy::mem_forget, reason = "see above")]
-        mem::forget(table);
+        if !table.is_empty() {
+            // A process abandons what it inherited, once.
+            let _ = self.abandoned.set(ManuallyDrop::new(table));
+        }
         numbers
     }
 }
