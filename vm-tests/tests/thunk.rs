@@ -52,6 +52,25 @@ fn every_name_that_debian_exports_is_ours_too() -> Result<()> {
     Ok(())
 }
 
+/// MI210: 104 compute units of four SIMDs, device 0x740f. The offsets in the C file are those of the 2026 header.
+#[test]
+fn the_static_library_has_the_newest_layout() -> Result<()> {
+    let library = programs::thunk_dir()?.join("libhsakmt.a");
+    let library = library.to_str().expect("a path in UTF-8");
+    let program = programs::compile_c("static_thunk.c", &[library, "-lgcc_s"])?;
+    let mut command = Command::new(programs::softgpu()?);
+    let output = command::succeed(command.args(["run", "--profile", "mi210", "--"]).arg(&program), LIMIT)?;
+    let value = |name: &str| output.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    for call in ["open", "acquire", "node", "close"] {
+        assert_eq!(value(call), Some("0"), "{call}: {output}");
+    }
+    assert_eq!(value("NumFComputeCores"), Some("416"), "{output}");
+    assert_eq!(value("DeviceId"), Some("0x740f"), "{output}");
+    assert_ne!(value("KFDGpuID"), Some("0"), "{output}");
+    assert_eq!(value("written"), Some("396"), "{output}");
+    Ok(())
+}
+
 /// What `softgpu run` shows.
 #[derive(Clone, Copy, Debug)]
 enum Shown<'a> {
