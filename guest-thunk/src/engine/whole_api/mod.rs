@@ -187,18 +187,10 @@ fn every_operation_fails_with(errno: Errno, name: &str) {
     );
 }
 
+// One after the other: each program has its fixed address to itself.
 #[test]
 fn every_operation_fails_once_and_nothing_is_left() {
     every_operation_fails_with(Errno::ENOMEM, "ENOMEM");
-}
-
-#[test]
-fn every_operation_fails_once_with_another_errno() {
-    // The points are the same. It takes as long again.
-    if std::env::var_os("KFDVIRT_LONG_TESTS").is_none() {
-        println!("not tried again with EINVAL: scripts/test --full does (KFDVIRT_LONG_TESTS=1)");
-        return;
-    }
     every_operation_fails_with(Errno::EINVAL, "EINVAL");
 }
 
