@@ -18,7 +18,7 @@ pub struct Cli {
     #[arg(long, value_name = "PATH")]
     pub socket_path: Option<PathBuf>,
 
-    /// Descriptor of a listening socket to use instead.
+    /// Descriptor of a socket to use instead, connected to the VMM or listening.
     #[arg(long, value_name = "FD")]
     pub fd: Option<RawFd>,
 

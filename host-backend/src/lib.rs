@@ -12,3 +12,4 @@
 pub mod cli;
 pub mod device;
 pub mod serve;
+pub mod session;

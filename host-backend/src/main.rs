@@ -30,14 +30,14 @@ fn main() -> ExitCode {
 
 fn run(cli: &Cli) -> Result<(), ServeError> {
     let socket = cli.socket_path.as_deref();
-    let mut listener = match (socket, cli.fd) {
+    let endpoint = match (socket, cli.fd) {
         (Some(path), _) => bind(path)?,
         // Clap asks for one of the two.
         (None, fd) => inherit(fd.unwrap_or(-1))?,
     };
     log::warn!("this build has no workers that execute KFD calls: submissions of contexts are refused");
     let device = Arc::new(Device::new(Box::new(NoWorkers), Limits::default()));
-    let result = serve(&device, &mut listener);
+    let result = serve(&device, endpoint);
     if let Some(path) = socket {
         // It may have been removed already.
         drop(std::fs::remove_file(path));

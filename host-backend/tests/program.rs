@@ -138,25 +138,32 @@ fn it_ends_at_once_when_it_is_told_to() {
     }
 }
 
-#[test]
-fn a_listening_descriptor_is_taken_and_a_connected_one_is_refused() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let socket = dir.path().join("socket");
-    let listener = OwnedFd::from(UnixListener::bind(&socket).expect("a socket"));
-    let (here, there) = UnixStream::pair().expect("a pair");
-    let there = OwnedFd::from(there);
-
-    let mut running = Running(with_fd(&listener).spawn().expect("it starts"));
-    let frontend = Frontend::connect(&socket, 2).expect("connected");
+/// Speaks to a program on a descriptor, until it ends with the connection.
+fn speak(mut running: Running, frontend: Frontend) {
     assert_ne!(frontend.get_features().expect("GET_FEATURES"), 0);
     drop(frontend);
     let (status, messages) = running.end();
     assert!(status.success(), "{messages}");
+}
 
-    let (status, _, err) = run(&mut with_fd(&there));
+#[test]
+fn a_socket_can_be_passed_listening_or_connected() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let socket = dir.path().join("socket");
+    let listener = OwnedFd::from(UnixListener::bind(&socket).expect("a socket"));
+    let running = Running(with_fd(&listener).spawn().expect("it starts"));
+    speak(running, Frontend::connect(&socket, 2).expect("connected"));
+
+    let (here, there) = UnixStream::pair().expect("a pair");
+    let there = OwnedFd::from(there);
+    let running = Running(with_fd(&there).spawn().expect("it starts"));
+    drop(there);
+    speak(running, Frontend::from_stream(here, 2));
+
+    let file = OwnedFd::from(std::fs::File::open("/dev/null").expect("a file"));
+    let (status, _, err) = run(&mut with_fd(&file));
     assert_eq!(status.code(), Some(1));
-    assert!(err.contains("it does not listen"), "{err}");
-    drop(here);
+    assert!(err.contains("is no Unix socket: Socket operation on non-socket"), "{err}");
 }
 
 /// The program with a descriptor of this process.

@@ -139,11 +139,11 @@ fn the_stock_driver_of_linux_7_takes_the_device() -> Result<()> {
 fn try_driver(kernel: Kernel) -> Result<()> {
     let dir = tempfile::tempdir().map_err(|source| Error::System { what: "make a directory", source })?;
     let socket = dir.path().join("device");
-    let mut listener = bind(&socket).expect("a socket");
+    let endpoint = bind(&socket).expect("a socket");
     let asked = Asked::default();
     let device = Arc::new(Device::new(Box::new(asked.clone()), Limits::default()));
     let served = Arc::clone(&device);
-    let daemon = thread::spawn(move || serve(&served, &mut listener));
+    let daemon = thread::spawn(move || serve(&served, endpoint));
 
     let probe = programs::compile_c("virtgpu_probe.c", &["-static"])?;
     let mut config = Config::stock()?.module("virtio-gpu").program(&probe).program(Path::new("/bin/sh"));

@@ -13,8 +13,6 @@ use std::time::Duration;
 
 use protocol::virtio_gpu::structs::CtrlHdr;
 use protocol::virtio_gpu::{Failure, Response};
-use vhost_user_backend::VringT;
-use virtio_queue::QueueT;
 use vm_memory::{GuestAddressSpace, GuestMemoryAtomic, GuestMemoryMmap};
 
 use super::chain::Room;
@@ -62,7 +60,7 @@ pub struct Answers {
 #[derive(Default)]
 struct Inner {
     /// Where answers go; known from the first kick on.
-    vring: Option<Ring>,
+    ring: Option<Ring>,
     pending: HashMap<u64, Pending>,
     lines: HashMap<Line, VecDeque<u64>>,
     heads: HashSet<u16>,
@@ -89,8 +87,8 @@ impl Answers {
     }
 
     /// The queue that answers go to.
-    pub(super) fn serve(&self, vring: &Ring) {
-        self.lock().vring.get_or_insert_with(|| vring.clone());
+    pub(super) fn serve(&self, ring: &Ring) {
+        self.lock().ring.get_or_insert_with(|| ring.clone());
     }
 
     /// Takes a request in.
@@ -218,19 +216,14 @@ impl Inner {
     /// Submissions that may wait: half of the queue. Few chains are longer than two descriptors, and those of
     /// Linux are in indirect tables.
     fn cap(&self) -> usize {
-        self.vring.as_ref().map_or(0, |vring| usize::from(vring.get_ref().get_queue().size()) / 2)
+        usize::from(self.ring.as_ref().map_or(0, Ring::size)) / 2
     }
 
     /// Puts a chain into the used ring.
     fn used(&mut self, head: u16, written: u32) {
-        let Some(vring) = &self.vring else { return };
-        if let Err(error) = vring.add_used(head, written) {
-            throttle::warn(format_args!("the chain with head {head} cannot be given back: {error}"));
-            return;
-        }
-        let wanted = vring.needs_notification().unwrap_or(true);
-        if wanted && let Err(error) = vring.signal_used_queue() {
-            throttle::warn(format_args!("the guest cannot be notified: {error}"));
+        let Some(ring) = &self.ring else { return };
+        if let Err(error) = ring.give_back(head, written) {
+            throttle::warn(format_args!("the chain with head {head} is lost: {error}"));
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::support::contexts::Probe;
 use crate::support::{BLOBS, EVENT_IDX, Setup, context, entry, guest_blob, response_id};
 use protocol::virtio_gpu::structs::{MemEntry, RespCapsetInfo};
 use protocol::virtio_gpu::{
-    BlobFlags, BlobMem, Command, CreateBlob, CreateContext, Features, ResponseId, capset,
+    BlobFlags, BlobMem, Command, CreateBlob, CreateContext, Features, Header, Request, ResponseId, capset,
 };
 use vhost::vhost_user::VhostUserFrontend;
 use vhost::vhost_user::message::VhostUserConfigFlags;
@@ -180,14 +180,37 @@ fn without_workers_every_submission_fails() {
 fn a_driver_with_event_indices_is_notified() {
     let mut vm = Setup { without: 0, ..Setup::new(NoWorkers) }.start();
     assert_ne!(vm.features & EVENT_IDX, 0);
+    // used_event, after the ring of available heads: the answer after which the driver wants to be notified.
+    let used_event = vm.control.avail + 4 + u64::from(vm.control.size) * 2;
+    let set = |vm: &crate::support::Vm, answer: u16| {
+        vm_memory::Bytes::write_obj(&vm.memory, answer, vm_memory::GuestAddress(used_event))
+            .expect("in memory");
+    };
     for round in 0..600_u16 {
-        // The driver asks for a notification of the next answer (used_event, after the ring of available heads).
-        let at = vm.control.avail + 4 + u64::from(vm.control.size) * 2;
-        vm_memory::Bytes::write_obj(&vm.memory, round, vm_memory::GuestAddress(at)).expect("in memory");
+        set(&vm, round);
         vm.assert_alive();
         let control = &vm.control;
         crate::support::wait_for("a notification", || control.notified());
     }
+    set(&vm, 602);
+    for notified in [false, false, true, false] {
+        vm.assert_alive();
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        assert_eq!(vm.control.notified(), notified);
+    }
+}
+
+#[test]
+fn what_was_made_available_before_the_queue_is_enabled_is_served_then() {
+    let mut vm = Setup::new(NoWorkers).start();
+    vm.frontend.set_vring_enable(0, false).expect("SET_VRING_ENABLE");
+    let request = Request { header: Header::default(), command: Command::GetCapsetInfo { index: 0 } };
+    let head = vm.control.send(&request.encode(), 64);
+    // The kick is lost: a VMM may have taken it.
+    vm.control.kick.read().expect("it was not read");
+    assert!(!vm.control.is_back(head));
+    vm.frontend.set_vring_enable(0, true).expect("SET_VRING_ENABLE");
+    assert_eq!(response_id(&vm.control.wait(head)), ResponseId::OK_CAPSET_INFO);
 }
 
 #[test]

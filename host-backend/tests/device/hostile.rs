@@ -258,8 +258,8 @@ fn assert_only_control_is_dead(vm: &mut Vm) {
     std::thread::sleep(std::time::Duration::from_millis(20));
     vm.control.poll();
     assert_eq!(vm.control.order.len(), before);
-    vm.frontend.get_vring_base(0).expect("GET_VRING_BASE");
-    vm.frontend.get_vring_base(1).expect("GET_VRING_BASE");
+    vm.stop_queue(0);
+    vm.stop_queue(1);
     vm.start_queues();
     vm.assert_alive();
 }
@@ -306,6 +306,33 @@ fn a_kick_that_is_gone_when_it_is_read_does_no_harm() {
         drop(vm.control.kick.read());
     }
     vm.assert_alive();
+}
+
+#[test]
+fn a_queue_that_the_guest_places_wrongly_is_not_served_and_no_more() {
+    // A VMM passes on what the guest writes into the registers of the queue.
+    let mut vm = vm();
+    for off in [[8, 0, 0], [0, 1, 0], [0, 0, 2], [2 * RAM, 0, 0], [0, 2 * RAM, 0], [0, 0, 2 * RAM]] {
+        vm.stop_queue(0);
+        vm.start_queue_off(0, off);
+        let head = vm.control.send(&[0; 24], 64);
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert!(!vm.control.is_back(head));
+        vm.stop_queue(0);
+        vm.start_queue(0);
+        vm.assert_alive();
+    }
+    // Without a stop before.
+    vm.start_queue_off(0, [2 * RAM, 0, 0]);
+    let head = vm.control.send(&[0; 24], 64);
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    assert!(!vm.control.is_back(head));
+    for size in [0, 3, 2048] {
+        vm.stop_queue(0);
+        vm.frontend.set_vring_num(0, size).expect_err("no size of a queue");
+        vm.start_queue(0);
+        vm.assert_alive();
+    }
 }
 
 /// A small generator: the test is the same each time.
@@ -357,8 +384,8 @@ fn random_descriptors_and_requests_leave_the_device_alive() {
         }
         // Stopping takes what was executed so far as it is: some chains may not even have been looked at.
         std::thread::sleep(std::time::Duration::from_millis(2));
-        vm.frontend.get_vring_base(0).expect("GET_VRING_BASE");
-        vm.frontend.get_vring_base(1).expect("GET_VRING_BASE");
+        vm.stop_queue(0);
+        vm.stop_queue(1);
         vm.start_queues();
         vm.assert_alive();
         assert_eq!(vm.device.open_requests(), 0, "round {round}");

@@ -96,10 +96,10 @@ impl Vm {
     fn connect(setup: Setup) -> Vm {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("socket");
-        let mut listener = bind(&path).expect("a socket");
+        let endpoint = bind(&path).expect("a socket");
         let device = Arc::new(Device::new(setup.contexts, setup.limits));
         let served = Arc::clone(&device);
-        let daemon = std::thread::spawn(move || serve(&served, &mut listener));
+        let daemon = std::thread::spawn(move || serve(&served, endpoint));
         let frontend = Frontend::connect(&path, 2).expect("connected");
         let place = FileOffset::new(memfd(RAM), 0);
         let size = usize::try_from(RAM).expect("64 bits");
@@ -130,25 +130,42 @@ impl Vm {
 
     /// Sets both queues up from their beginning.
     pub fn start_queues(&mut self) {
-        for (index, queue) in [&mut self.control, &mut self.cursor].into_iter().enumerate() {
-            queue.reset();
-            let user = |gpa| self.memory.get_host_address(GuestAddress(gpa)).expect("in memory") as u64;
-            self.frontend.set_vring_num(index, queue.size).expect("SET_VRING_NUM");
-            self.frontend.set_vring_base(index, 0).expect("SET_VRING_BASE");
-            let config = VringConfigData {
-                queue_max_size: queue.size,
-                queue_size: queue.size,
-                flags: 0,
-                desc_table_addr: user(queue.desc),
-                used_ring_addr: user(queue.used),
-                avail_ring_addr: user(queue.avail),
-                log_addr: None,
-            };
-            self.frontend.set_vring_addr(index, &config).expect("SET_VRING_ADDR");
-            self.frontend.set_vring_call(index, &queue.call).expect("SET_VRING_CALL");
-            self.frontend.set_vring_kick(index, &queue.kick).expect("SET_VRING_KICK");
-            self.frontend.set_vring_enable(index, true).expect("SET_VRING_ENABLE");
-        }
+        self.start_queue(0);
+        self.start_queue(1);
+    }
+
+    /// Sets a queue up from its beginning. Where its rings are is told without waiting for an answer, as QEMU does.
+    pub fn start_queue(&mut self, index: usize) {
+        self.start_queue_off(index, [0; 3]);
+    }
+
+    /// The same, but the device is told other places of descriptors, available and used ring: so many bytes off.
+    pub fn start_queue_off(&mut self, index: usize, off: [u64; 3]) {
+        let queue = if index == 0 { &mut self.control } else { &mut self.cursor };
+        queue.reset();
+        let base = self.memory.get_host_address(GuestAddress(0)).expect("in memory") as u64;
+        self.frontend.set_vring_num(index, queue.size).expect("SET_VRING_NUM");
+        self.frontend.set_vring_base(index, 0).expect("SET_VRING_BASE");
+        let config = VringConfigData {
+            queue_max_size: queue.size,
+            queue_size: queue.size,
+            flags: 0,
+            desc_table_addr: base + queue.desc + off[0],
+            used_ring_addr: base + queue.used + off[2],
+            avail_ring_addr: base + queue.avail + off[1],
+            log_addr: None,
+        };
+        self.frontend.set_hdr_flags(VhostUserHeaderFlag::empty());
+        self.frontend.set_vring_addr(index, &config).expect("SET_VRING_ADDR");
+        self.frontend.set_hdr_flags(VhostUserHeaderFlag::NEED_REPLY);
+        self.frontend.set_vring_call(index, &queue.call).expect("SET_VRING_CALL");
+        self.frontend.set_vring_kick(index, &queue.kick).expect("SET_VRING_KICK");
+        self.frontend.set_vring_enable(index, true).expect("SET_VRING_ENABLE");
+    }
+
+    /// Stops a queue.
+    pub fn stop_queue(&mut self, index: usize) {
+        self.frontend.get_vring_base(index).expect("GET_VRING_BASE");
     }
 
     /// Sends a request and waits for its response.
