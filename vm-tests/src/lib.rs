@@ -36,6 +36,8 @@ mod console;
 #[cfg(feature = "harness")]
 mod cpio;
 #[cfg(feature = "harness")]
+mod daemon;
+#[cfg(feature = "harness")]
 mod error;
 #[cfg(feature = "harness")]
 mod initramfs;
@@ -53,6 +55,7 @@ mod vm;
 #[cfg(feature = "harness")]
 pub use {
     cache::Cache,
+    daemon::Daemon,
     error::{Error, Result},
     kernel::Kernel,
     qemu::{Accelerator, Emulator},

@@ -50,17 +50,25 @@ pub fn static_bin(name: &str) -> Result<PathBuf> {
 /// The program `softgpu`, as built in the profile of the running test.
 ///
 /// # Errors
-/// If it has not been built: cargo builds the programs of other packages for a test of this one only when told to.
+/// As [`built`].
 pub fn softgpu() -> Result<PathBuf> {
+    built("softgpu")
+}
+
+/// A program of this workspace, as built in the profile of the running test.
+///
+/// # Errors
+/// If it has not been built: cargo builds the programs of other packages for a test of this one only when told to.
+pub fn built(name: &str) -> Result<PathBuf> {
     let test = env::current_exe().map_err(Error::system("find the running program"))?;
     // A test lies in `deps` below the directory of the profile, a program in that directory.
-    let built = test.ancestors().skip(1).take(2).map(|dir| dir.join("softgpu")).find(|path| path.is_file());
+    let built = test.ancestors().skip(1).take(2).map(|dir| dir.join(name)).find(|path| path.is_file());
     built.ok_or_else(|| {
         let missing = std::io::Error::new(
             std::io::ErrorKind::NotFound,
-            "build it in the profile of the tests first: cargo build --package softgpu --profile ...",
+            format!("build {name} in the profile of the tests first: cargo build --workspace --profile ..."),
         );
-        Error::file("find the program softgpu beside", &test)(missing)
+        Error::file("find a program beside", &test)(missing)
     })
 }
 

@@ -205,7 +205,7 @@ fn arguments(command: &mut Command, config: &Config, initramfs: &File, agent: &U
 }
 
 /// QEMU's options are lists with commas; a comma in a value is written twice.
-fn escaped(path: &std::path::Path) -> String {
+pub(crate) fn escaped(path: &std::path::Path) -> String {
     path.to_string_lossy().replace(',', ",,")
 }
 

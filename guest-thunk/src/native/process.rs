@@ -11,11 +11,10 @@ use protocol::kfd::{
     Call, Family, FileId, Ioctl, Mapping, Node, Process, Transfer, request_reads, request_size, request_type,
     request_writes,
 };
-use rustix::ioctl::{IoctlOutput, Opcode};
 
 use super::Device;
 use super::descriptors::Descriptors;
-use crate::errno_of;
+use crate::kernel_ioctl::kernel_ioctl;
 
 /// Type letter of KFD's requests (`AMDKFD_IOCTL_BASE`).
 const KFD_TYPE: u8 = b'K';
@@ -205,45 +204,6 @@ impl Declared for Declaration {
             Self::Drm(call) => call.reaches(args),
             Self::Unknown => Reaches::new(Reach::NONE, None, args),
         }
-    }
-}
-
-/// `ioctl(2)`: one system call.
-fn kernel_ioctl(fd: &OwnedFd, request: u32, args: &mut [u8]) -> Result<i32, Errno> {
-    debug_assert_eq!(args.len(), request_size(request), "checked by the caller");
-    // SAFETY: both drivers copy `_IOC_SIZE` bytes of the argument at most, each way, and `args` has as many
-    // (`kfd_ioctl`, `drm_ioctl`); the file is one of theirs, and the request has their letter, so that no
-    // other layer of the kernel takes it. The kernel checks the addresses in the arguments; what it writes
-    // there is what the caller asked for, who vouches for the memory behind them as for that of any
-    // `Process::ioctl`.
-    unsafe { rustix::ioctl::ioctl(fd, Request { request, args }) }.map_err(errno_of)
-}
-
-/// An ioctl whose argument struct is `args`.
-struct Request<'a> {
-    request: u32,
-    args: &'a mut [u8],
-}
-
-// SAFETY: the pointer is that of a slice that is borrowed for the call, with the size that the opcode names
-// (`kernel_ioctl`), and nothing but the return value is made of the output.
-unsafe impl rustix::ioctl::Ioctl for Request<'_> {
-    type Output = i32;
-    const IS_MUTATING: bool = true;
-
-    fn opcode(&self) -> Opcode {
-        self.request
-    }
-
-    fn as_ptr(&mut self) -> *mut core::ffi::c_void {
-        self.args.as_mut_ptr().cast()
-    }
-
-    unsafe fn output_from_ptr(
-        out: IoctlOutput,
-        _extract_output: *mut core::ffi::c_void,
-    ) -> rustix::io::Result<Self::Output> {
-        Ok(out)
     }
 }
 

@@ -3,6 +3,7 @@
 pub mod args;
 pub mod info;
 mod ioctl;
+pub mod virtgpu;
 
 pub use ioctl::{Decl, DrmIoctl, FIRST_DRIVER_NR, Known};
 
