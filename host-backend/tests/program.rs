@@ -64,6 +64,18 @@ fn start(command: &mut Command, socket: &Path) -> Running {
     running
 }
 
+/// Connects. A socket has its name before it listens.
+fn connect(socket: &Path) -> Frontend {
+    let start = Instant::now();
+    loop {
+        match Frontend::connect(socket, 2) {
+            Ok(frontend) => return frontend,
+            Err(error) => assert!(start.elapsed() < DEADLINE, "cannot connect: {error}"),
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 #[test]
 fn capabilities_are_printed_whatever_else_is_asked() {
     let (status, out, err) = run(program().args(["--fd=3", "--print-capabilities", "--nonsense"]));
@@ -108,7 +120,7 @@ fn it_ends_with_its_vmm() {
     let dir = tempfile::tempdir().expect("a directory");
     let socket = dir.path().join("socket");
     let mut running = start(program().arg("--socket-path").arg(&socket), &socket);
-    let frontend = Frontend::connect(&socket, 2).expect("connected");
+    let frontend = connect(&socket);
     assert_ne!(frontend.get_features().expect("GET_FEATURES"), 0);
     drop(frontend);
     let (status, messages) = running.end();
@@ -124,7 +136,7 @@ fn it_ends_at_once_when_it_is_told_to() {
     for connected in [false, true] {
         let mut running = start(program().arg("--socket-path").arg(&socket), &socket);
         let frontend = connected.then(|| {
-            let frontend = Frontend::connect(&socket, 2).expect("connected");
+            let frontend = connect(&socket);
             frontend.set_owner().expect("SET_OWNER");
             frontend
         });
@@ -152,7 +164,7 @@ fn a_socket_can_be_passed_listening_or_connected() {
     let socket = dir.path().join("socket");
     let listener = OwnedFd::from(UnixListener::bind(&socket).expect("a socket"));
     let running = Running(with_fd(&listener).spawn().expect("it starts"));
-    speak(running, Frontend::connect(&socket, 2).expect("connected"));
+    speak(running, connect(&socket));
 
     let (here, there) = UnixStream::pair().expect("a pair");
     let there = OwnedFd::from(there);

@@ -192,12 +192,15 @@ fn a_driver_with_event_indices_is_notified() {
         let control = &vm.control;
         crate::support::wait_for("a notification", || control.notified());
     }
+    // Not before the third answer from here.
     set(&vm, 602);
-    for notified in [false, false, true, false] {
-        vm.assert_alive();
-        std::thread::sleep(std::time::Duration::from_millis(10));
-        assert_eq!(vm.control.notified(), notified);
-    }
+    vm.assert_alive();
+    vm.assert_alive();
+    std::thread::sleep(std::time::Duration::from_millis(10));
+    assert!(!vm.control.notified());
+    vm.assert_alive();
+    let control = &vm.control;
+    crate::support::wait_for("a notification", || control.notified());
 }
 
 #[test]
