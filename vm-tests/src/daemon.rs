@@ -1,4 +1,4 @@
-//! The host's daemon, `vhost-device-kfd`, and the device that QEMU makes of it.
+//! The host's daemon, `vhost-device-kfd`, as a process.
 
 use std::fs::File;
 use std::io::{Read, Seek};
@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::qemu::escaped;
-use crate::{Config, Emulator, Error, Result, command, programs};
+use crate::{Error, Result, command, programs};
 
 /// For a program that only has to start, on a busy machine.
 const START: Duration = Duration::from_secs(30);
@@ -97,28 +96,3 @@ impl Drop for Daemon {
 
 /// Its socket in its directory.
 const SOCKET: &str = "socket";
-
-impl Config {
-    /// Gives the guest the daemon's device, by the newest QEMU, and loads the guest's stock driver for it.
-    ///
-    /// The guest's memory becomes a memfd that the daemon shares.
-    ///
-    /// # Errors
-    /// If that QEMU cannot be had.
-    pub fn device_of(mut self, daemon: &Daemon) -> Result<Self> {
-        self.qemu = Emulator::newest()?;
-        let memory = format!("memory-backend-memfd,id=shared,size={}M,share=on", self.memory_mib);
-        let chardev = format!("socket,id=kfd,path={}", escaped(&daemon.socket()));
-        // Not marked as a GPU by QEMU: vhost-user-gpu-pci hides blobs and contexts from the guest.
-        let device =
-            "vhost-user-test-device-pci,chardev=kfd,virtio-id=16,num_vqs=2,vq_size=1024,config_size=20";
-        let more = [
-            ["-object", &memory],
-            ["-machine", "memory-backend=shared"],
-            ["-chardev", &chardev],
-            ["-device", device],
-        ];
-        self.qemu_arguments.extend(more.into_iter().flatten().map(str::to_owned));
-        Ok(self.module("virtio_pci").module("virtio_gpu"))
-    }
-}

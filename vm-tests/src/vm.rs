@@ -11,7 +11,7 @@ use crate::{
     Accelerator, Error, Kernel, Result, Root,
     initramfs::{self, Contents, guest_module},
     programs,
-    qemu::{Disk, Emulator, Qemu},
+    qemu::{Disk, Emulator, Qemu, escaped},
     wire::{self, End, Exec, Reply, Request, Source, read_frame, write_frame},
 };
 
@@ -113,6 +113,30 @@ impl Config {
             self = self.module(module);
         }
         Ok(self)
+    }
+
+    /// Gives the guest the virtio-gpu device of a vhost-user backend that listens on a socket, by the newest QEMU, and loads
+    /// the guest's stock driver for it.
+    ///
+    /// The guest's memory, which must have its size by now, becomes a memfd that the backend shares.
+    ///
+    /// # Errors
+    /// If that QEMU cannot be had.
+    pub fn vhost_user_gpu(mut self, socket: &Path) -> Result<Self> {
+        self.qemu = Emulator::newest()?;
+        let memory = format!("memory-backend-memfd,id=shared,size={}M,share=on", self.memory_mib);
+        let chardev = format!("socket,id=kfd,path={}", escaped(socket));
+        // Not QEMU's own vhost-user-gpu-pci, which hides blobs and contexts from the guest.
+        let device =
+            "vhost-user-test-device-pci,chardev=kfd,virtio-id=16,num_vqs=2,vq_size=1024,config_size=20";
+        let more = [
+            ["-object", &memory],
+            ["-machine", "memory-backend=shared"],
+            ["-chardev", &chardev],
+            ["-device", device],
+        ];
+        self.qemu_arguments.extend(more.into_iter().flatten().map(str::to_owned));
+        Ok(self.module("virtio_gpu"))
     }
 
     /// Sets the memory, in MiB.

@@ -16,7 +16,7 @@ use vhost_device_kfd::{
     device::{Answer, BlobUse, Context, ContextInfo, Contexts, Device, Hold, Limits, Submission},
     serve::{bind, serve},
 };
-use vm_tests::{Config, Emulator, Error, Kernel, Result, Run, Vm, programs, wire::End};
+use vm_tests::{Config, Error, Kernel, Result, Run, Vm, programs, wire::End};
 
 /// What the probe prints, in a guest without a window. AMD's library asks for version 0 of the capset: the driver gives
 /// it zeros for an answer that fails, and the kind of context there, 0, is none that it takes.
@@ -146,15 +146,9 @@ fn try_driver(kernel: Kernel) -> Result<()> {
     let daemon = thread::spawn(move || serve(&served, endpoint));
 
     let probe = programs::compile_c("virtgpu_probe.c", &["-static"])?;
-    let mut config = Config::stock()?.module("virtio-gpu").program(&probe).program(Path::new("/bin/sh"));
-    (config.kernel, config.qemu) = (kernel, Emulator::newest()?);
-    let memory = format!("memory-backend-memfd,id=ram,size={}M,share=on", config.memory_mib);
-    let chardev = format!("socket,id=kfd,path={}", socket.display());
-    let gpu = "vhost-user-test-device-pci,chardev=kfd,virtio-id=16,num_vqs=2,vq_size=1024,config_size=20";
-    let arguments =
-        ["-object", &memory, "-machine", "memory-backend=ram", "-chardev", &chardev, "-device", gpu];
-    config.qemu_arguments.extend(arguments.map(str::to_owned));
-    let mut vm = Vm::boot(&config)?;
+    let mut config = Config::stock()?.program(&probe).program(Path::new("/bin/sh"));
+    config.kernel = kernel;
+    let mut vm = Vm::boot(&config.vhost_user_gpu(&socket)?)?;
 
     // Twice: the second process finds nothing of the first.
     for _ in 1..=2 {
