@@ -19,6 +19,8 @@ use hsakmt::native::Paths;
 use protocol::hsakmt::Status;
 use protocol::kfd::Node;
 
+use crate::guard::Uncancelled;
+
 /// `amdgpu_device_handle`, as a number: it goes to C and comes back, and is never followed here.
 pub type DeviceHandle = usize;
 
@@ -129,6 +131,7 @@ macro_rules! forward {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($arg: $ty),*) -> c_int {
             type Function = unsafe extern "C" fn($($ty),*) -> c_int;
+            let _uncancelled = Uncancelled::new();
             const NAME: &CStr = match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
                 Ok(name) => name,
                 Err(_) => panic!("one NUL, at the end"),

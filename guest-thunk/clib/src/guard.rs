@@ -1,5 +1,6 @@
-//! What every entry point has in common: a panic boundary, a trace line, and the status as C's number.
+//! What every entry point has in common: a panic boundary, no cancellation, a trace line, and the status as C's number.
 
+use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use hsakmt::Result;
@@ -7,6 +8,45 @@ use protocol::hsakmt::Status;
 
 /// `HSAKMT_STATUS_SUCCESS`.
 pub const SUCCESS: u32 = 0;
+
+/// `PTHREAD_CANCEL_DISABLE` of `<pthread.h>`.
+const CANCEL_DISABLE: c_int = 1;
+
+unsafe extern "C" {
+    /// Of the C library; the crate `libc` does not declare it for Linux.
+    fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
+}
+
+/// Keeps `pthread_cancel` away from this thread until it is dropped.
+///
+/// A thread is cancelled by unwinding it from an `open`, `read` or `write`, of the log too. Rust's frames cannot be unwound so:
+/// the process would be aborted, or a lock stay held. The thread is cancelled after the call.
+pub struct Uncancelled(c_int);
+
+impl Uncancelled {
+    /// From now on.
+    #[must_use]
+    pub fn new() -> Self {
+        let mut old = 0;
+        // SAFETY: the state is one of the two that there are, and `old` can be written. It does not fail.
+        unsafe { pthread_setcancelstate(CANCEL_DISABLE, &raw mut old) };
+        Self(old)
+    }
+}
+
+impl Default for Uncancelled {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for Uncancelled {
+    fn drop(&mut self) {
+        let mut now = 0;
+        // SAFETY: the state is the one that the thread had, and `now` can be written. Setting it unwinds nothing.
+        unsafe { pthread_setcancelstate(self.0, &raw mut now) };
+    }
+}
 
 /// Runs the body of the entry point `name`.
 ///
@@ -39,6 +79,7 @@ macro_rules! entry {
         /// Pointers are what `hsakmt.h` asks for: NULL, or valid for what the other arguments say.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($arg: $ty),*) -> u32 {
+            let _uncancelled = $crate::guard::Uncancelled::new();
             log::trace!(concat!(stringify!($name), "{:?}"), ($(&$arg,)*));
             $crate::guard::guard(stringify!($name), move || -> hsakmt::Result<()> { $body })
         }
@@ -55,6 +96,7 @@ macro_rules! refuse {
         #[doc = concat!("`", stringify!($name), "`: ", $why, ".")]
         #[unsafe(no_mangle)]
         pub extern "C" fn $name() -> u32 {
+            let _uncancelled = $crate::guard::Uncancelled::new();
             $crate::guard::guard(stringify!($name), || {
                 $first?;
                 log::warn!(concat!(stringify!($name), ": ", $why));

@@ -5,7 +5,7 @@ use std::ffi::c_int;
 
 use protocol::hsakmt::Status;
 
-use crate::guard::refuse;
+use crate::guard::{Uncancelled, refuse};
 use crate::library;
 
 refuse! {
@@ -87,6 +87,7 @@ macro_rules! refuse_drm {
         #[doc = concat!("`", stringify!($name), "`: there is no virtio device in this process.")]
         #[unsafe(no_mangle)]
         pub extern "C" fn $name() -> c_int {
+            let _uncancelled = Uncancelled::new();
             log::warn!(concat!(stringify!($name), ": there is no virtio device in this process"));
             -libc::ENODEV
         }
