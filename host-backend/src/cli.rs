@@ -8,9 +8,9 @@ use clap::{ArgGroup, Parser};
 /// What `--print-capabilities` prints: a backend for a GPU, with no options of its own.
 pub const CAPABILITIES: &str = r#"{"type": "gpu", "features": []}"#;
 
-/// Carries AMD's KFD interface into a VM as a virtio-gpu device without scanouts.
+/// A virtio-gpu device without scanouts that is to carry AMD's KFD interface into a VM.
 ///
-/// Serves one VM and ends with it. Stays in the foreground.
+/// No KFD call is executed yet: every submission is refused. Serves one VM and ends with it. Stays in the foreground.
 #[derive(Debug, Parser)]
 #[command(version, group(ArgGroup::new("socket").required(true).args(["socket_path", "fd"])))]
 pub struct Cli {

@@ -236,7 +236,7 @@ static void many_waiters(void) {
     check_u64("event.waiters.woken", (uint64_t)woken);
 }
 
-/* All wait for one event. A manual-reset event wakes all, an auto-reset event one per set. */
+/* All wait for one event. It is a manual-reset event, so one set wakes all. */
 static void one_event_many_waiters(void) {
     static struct waiter waiters[WAITERS];
     HsaEvent *event;
