@@ -83,12 +83,12 @@ fn descriptor(handle: DeviceHandle) -> Option<OwnedFd> {
     let get_fd = symbol(c"amdgpu_device_get_fd")?;
     // SAFETY: this is the type of the function of that name in <amdgpu.h>; the pointer is not NULL.
     let get_fd: GetFd = unsafe { std::mem::transmute::<*mut c_void, GetFd>(get_fd) };
-    // SAFETY: libdrm made this handle, and it is never given back.
+    // SAFETY: libdrm made this handle, and only a forked child gives its copy back (`abandon`).
     let fd = unsafe { get_fd(handle) };
     if fd < 0 {
         return None;
     }
-    // SAFETY: libdrm keeps its descriptor open as long as the device, which is never given back.
+    // SAFETY: libdrm keeps its descriptor open as long as the device, which is there until `abandon`.
     let fd = unsafe { BorrowedFd::borrow_raw(fd) };
     fd.try_clone_to_owned().ok()
 }
