@@ -134,11 +134,20 @@ fn a_working_directory_in_dev_or_sys_is_the_one_with_the_device() {
     assert_eq!(list("/tmp", ".").stdout, ".\n");
 }
 
+/// do_sys_ftruncate, vfs_truncate and vfs_fallocate refuse devices; O_TRUNC is for regular files (handle_truncate).
 #[test]
-fn a_device_file_that_the_program_truncates_ends_the_run_by_name() {
-    let outcome = finish(softgpu_run(&[program("strict").to_str().unwrap(), "truncate"]), LIMIT);
+fn nothing_changes_the_size_of_a_device() {
+    let expected = "ftruncate Invalid argument\nfallocate No such device\ntruncate Invalid argument\n\
+        truncate render Invalid argument\nexclusive File exists\ndirectory Not a directory\nopen done\ncreat done\n\
+        open render done\nclose-on-exec 0 1\naccess 2 1\nversion done\nfstat done\ncharacter device 1\n";
+    assert_eq!(strict("6.12", "truncate"), expected);
+}
+
+#[test]
+fn registered_memory_that_the_program_truncates_ends_the_run_by_name() {
+    let outcome = finish(softgpu_run(&[program("strict").to_str().unwrap(), "emptied"]), LIMIT);
     assert_eq!(outcome.status.code(), Some(125), "{outcome:?}");
-    assert!(outcome.stderr.contains("truncated a device file"), "{outcome:?}");
+    assert!(outcome.stderr.contains("truncated a file that it had registered"), "{outcome:?}");
 }
 
 #[test]

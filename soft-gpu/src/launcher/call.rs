@@ -212,7 +212,7 @@ impl Context<'_> {
         for fd in lock(&self.installed).drain(..) {
             let taken = std::fs::File::open("/dev/null")
                 .map_err(|_| Errno::EMFILE)
-                .and_then(|null| self.listener.add_fd(self.id, null.as_fd(), Some(fd)));
+                .and_then(|null| self.listener.add_fd(self.id, null.as_fd(), Some(fd), true));
             log::debug!("descriptor {fd} of thread {} replaced after a failed call: {taken:?}", self.tid);
         }
     }
@@ -231,7 +231,7 @@ impl Call for Context<'_> {
     }
 
     fn install(&self, fd: OwnedFd) -> Result<i32, Errno> {
-        let number = self.listener.add_fd(self.id, fd.as_fd(), None)?;
+        let number = self.listener.add_fd(self.id, fd.as_fd(), None, true)?;
         lock(&self.installed).push(number);
         Ok(number)
     }

@@ -8,7 +8,9 @@
 //! - `mmap` of a file, shared: what a device refuses must fail, and what is not at the same offset of
 //!   the file behind the node needs help;
 //! - `execve` and `execveat`: the end of an address space as KFD sees it;
-//! - `open` and its kin, only where the device refuses every process: the file behind the node would open.
+//! - `open` and its kin, where they may truncate the file behind a node, which a device ignores, and everywhere where the
+//!   device refuses every process: the file behind the node would open;
+//! - `truncate`, `ftruncate` and `fallocate`, which a device refuses.
 
 use libc::sock_filter;
 
@@ -65,6 +67,12 @@ pub enum Syscall {
     Openat,
     /// `openat2(dirfd, path, how, size)`.
     Openat2,
+    /// `truncate(path, length)`.
+    Truncate,
+    /// `ftruncate(fd, length)`.
+    Ftruncate,
+    /// `fallocate(fd, mode, offset, length)`.
+    Fallocate,
 }
 
 /// Numbers of `arch/x86/entry/syscalls/syscall_64.tbl`.
@@ -82,6 +90,9 @@ const X86_64_CALLS: &[(u32, Syscall)] = &[
     (85, Syscall::Creat),
     (257, Syscall::Openat),
     (437, Syscall::Openat2),
+    (76, Syscall::Truncate),
+    (77, Syscall::Ftruncate),
+    (285, Syscall::Fallocate),
 ];
 
 /// Numbers of `arch/x86/entry/syscalls/syscall_32.tbl`; the `stat64` generation, which every C library
@@ -100,6 +111,11 @@ const I386_CALLS: &[(u32, Syscall)] = &[
     (8, Syscall::Creat),
     (295, Syscall::Openat),
     (437, Syscall::Openat2),
+    (92, Syscall::Truncate),
+    (193, Syscall::Truncate),
+    (93, Syscall::Ftruncate),
+    (194, Syscall::Ftruncate),
+    (324, Syscall::Fallocate),
 ];
 
 impl Syscall {
@@ -109,7 +125,7 @@ impl Syscall {
         calls(arch).iter().find(|(number, _)| *number == nr).map(|&(_, call)| call)
     }
 
-    /// Whether it opens a file by its path. Hot calls: they are notified only where they have to be.
+    /// Whether it opens a file by its path.
     #[must_use]
     pub const fn is_open(self) -> bool {
         matches!(self, Self::Open | Self::Creat | Self::Openat | Self::Openat2)
@@ -166,10 +182,13 @@ fn arch_block(arch: Arch, opens: bool) -> Vec<sock_filter> {
     if arch == Arch::X86_64 {
         out.extend([jump(JUMP_GE, X32_SYSCALL_BIT, 0, 1), allow()]);
     }
-    for &(nr, call) in calls(arch).iter().filter(|(_, call)| opens || !call.is_open()) {
+    for &(nr, call) in calls(arch) {
         let body = match call {
             Syscall::Ioctl => ioctl_body(),
             Syscall::Mmap => mmap_body(),
+            Syscall::Open if !opens => truncating_open_body(1),
+            Syscall::Openat if !opens => truncating_open_body(2),
+            // The flags of `creat` are known, and those of `openat2`, which hardly anybody calls, cannot be seen here.
             _ => vec![notify()],
         };
         out.push(jump(JUMP_EQ, nr, 0, reach(body.len())));
@@ -199,6 +218,12 @@ fn mmap_body() -> Vec<sock_filter> {
         allow(),
         notify(),
     ]
+}
+
+/// Opens are hot calls: only those that truncate are notified.
+fn truncating_open_body(flags: u32) -> Vec<sock_filter> {
+    const O_TRUNC: u32 = libc::O_TRUNC.unsigned_abs();
+    vec![load(data_arg(flags)), jump(JUMP_SET, O_TRUNC, 0, 1), notify(), allow()]
 }
 
 fn reach(instructions: usize) -> u8 {
@@ -308,7 +333,8 @@ mod tests {
             for &(nr, call) in calls(arch) {
                 assert_eq!(Syscall::from_number(arch, nr), Some(call));
                 if !matches!(call, Syscall::Ioctl | Syscall::Mmap) {
-                    let expected = if call.is_open() { ALLOW } else { NOTIFY };
+                    let hot = matches!(call, Syscall::Open | Syscall::Openat);
+                    let expected = if hot { ALLOW } else { NOTIFY };
                     assert_eq!(verdict(audit, nr, [0; 6]), expected, "{call:?}");
                     assert_eq!(verdict_of(&program(true), audit, nr, [0; 6]), NOTIFY, "{call:?}");
                 }
@@ -316,6 +342,18 @@ mod tests {
         }
         for nr in [0, 1, 3, 257, 202] {
             assert_eq!(verdict(AUDIT_ARCH_X86_64, nr, [0; 6]), ALLOW, "call {nr}");
+        }
+    }
+
+    #[test]
+    fn opens_that_truncate_are_notified() {
+        const O_TRUNC: u64 = 0x200;
+        const O_CREAT: u64 = 0x40;
+        for (audit, open, openat) in [(AUDIT_ARCH_X86_64, 2, 257), (AUDIT_ARCH_I386, 5, 295)] {
+            assert_eq!(verdict(audit, open, [0, O_TRUNC | O_CREAT, 0, 0, 0, 0]), NOTIFY);
+            assert_eq!(verdict(audit, open, [0, O_CREAT, O_TRUNC, 0, 0, 0]), ALLOW);
+            assert_eq!(verdict(audit, openat, [0, 0, O_TRUNC, 0, 0, 0]), NOTIFY);
+            assert_eq!(verdict(audit, openat, [0, O_TRUNC, O_CREAT, 0, 0, 0]), ALLOW);
         }
     }
 

@@ -123,19 +123,25 @@ impl Listener {
         unsafe { libc::ioctl(self.raw(), libc::SECCOMP_IOCTL_NOTIF_ID_VALID as _, &raw const id) == 0 }
     }
 
-    /// Gives the process whose call `id` waits a duplicate of `fd`, close-on-exec, and returns its
-    /// number there; at the number `at` if that is given, replacing what was there.
+    /// Gives the process whose call `id` waits a duplicate of `fd` and returns its number there; at the number `at` if
+    /// that is given, replacing what was there.
     ///
     /// # Errors
     /// `EMFILE` if its table is full, `ENOENT` if it died.
-    pub fn add_fd(&self, id: u64, fd: BorrowedFd<'_>, at: Option<i32>) -> Result<i32, Errno> {
+    pub fn add_fd(
+        &self,
+        id: u64,
+        fd: BorrowedFd<'_>,
+        at: Option<i32>,
+        close_on_exec: bool,
+    ) -> Result<i32, Errno> {
         let newfd = at.and_then(|at| u32::try_from(at).ok());
         let mut request = seccomp_notif_addfd {
             id,
             flags: u32::from(newfd.is_some()), // SECCOMP_ADDFD_FLAG_SETFD
             srcfd: fd.as_raw_fd().unsigned_abs(),
             newfd: newfd.unwrap_or(0),
-            newfd_flags: libc::O_CLOEXEC.unsigned_abs(),
+            newfd_flags: if close_on_exec { libc::O_CLOEXEC.unsigned_abs() } else { 0 },
         };
         // SAFETY: `request` is a complete `seccomp_notif_addfd` that outlives the call.
         let result =

@@ -12,7 +12,7 @@ use std::time::Instant;
 use protocol::Errno;
 use protocol::kfd::{Interrupt, Mapping, Node, Transfer};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::fs::fstat;
+use rustix::fs::{OFlags, fstat};
 
 use super::call::{DeviceCall, Pace};
 use super::filter::{Arch, Syscall};
@@ -20,7 +20,7 @@ use super::notify::{Answer, Listener, Notification};
 use super::parked::Parked;
 use super::pool::Pool;
 use super::registry::{Descriptor, Found, Registry};
-use super::stat;
+use super::stat::{self, Opening};
 use super::trace::{Record, TraceFile, What};
 use super::waits::Waits;
 
@@ -134,18 +134,30 @@ impl Server {
                 Answer::Continue
             }
             open if open.is_open() => self.open(call),
+            Syscall::Truncate | Syscall::Ftruncate | Syscall::Fallocate => {
+                stat::truncation(&self.registry, call)
+            }
             _ => stat::answer(&self.registry, call),
         };
         self.answer(call.id, answer);
     }
 
-    /// The answer to a call that opens a file, where the device refuses every process.
+    /// The answer to a call that opens a file: the device may refuse every process, and ignores `O_TRUNC`.
     fn open(&self, call: &Notification) -> Answer {
-        match (self.kfd_refusal, stat::opened_node(&self.registry, call)) {
-            (Some(errno), Ok(Some(Node::Kfd))) => Answer::Error(errno),
+        match (self.kfd_refusal, stat::opening(&self.registry, call)) {
             (_, Err(errno)) => answer_unseen(errno),
+            (Some(errno), Ok(Some(opening))) if opening.node.node == Node::Kfd => Answer::Error(errno),
+            (_, Ok(Some(opening))) if opening.truncates() => match self.open_untruncated(call.id, &opening) {
+                Ok(fd) => Answer::Value(fd.into()),
+                Err(errno) => Answer::Error(errno),
+            },
             _ => Answer::Continue,
         }
+    }
+
+    fn open_untruncated(&self, id: u64, opening: &Opening<'_>) -> Result<i32, Errno> {
+        let node = opening.open()?;
+        self.listener.add_fd(id, node.as_fd(), None, opening.flags.contains(OFlags::CLOEXEC))
     }
 
     /// The answer to an ioctl, or `None` if another thread gives it.

@@ -119,8 +119,8 @@ pub fn die_of(signal: i32) -> ! {
 
 /// What the user is told when memory of the device has no pages behind it.
 const NO_MEMORY: &[u8] =
-    b"softgpu: memory of the device is gone, and the run ends: the program truncated a device file or a \
-file that it had registered, or the machine has no memory left for it\n";
+    b"softgpu: memory of the device is gone, and the run ends: the program truncated a file that it \
+had registered, or the machine has no memory left for it\n";
 /// Exit status of [`explain_bus_errors`].
 const NO_MEMORY_STATUS: i32 = 125;
 

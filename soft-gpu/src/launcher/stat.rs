@@ -1,14 +1,14 @@
-//! `stat` and its kin on the device nodes: the files behind them are regular, devices they must seem.
+//! `stat` and its kin on the device nodes, and what would change their size: the files behind them are regular, devices they
+//! must seem.
 //!
 //! The reply is the one that the kernel gives for the file, with mode, size and device number of a
 //! character device. For paths only those are looked at that can be a device node by their last
 //! part; the rest continues at once.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use protocol::Errno;
-use protocol::kfd::Node;
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Stat, StatxFlags, fstat, open, openat2, statx};
 
 use super::filter::{Arch, Syscall};
@@ -45,15 +45,47 @@ pub fn answer(registry: &Registry, call: &Notification) -> Answer {
     }
 }
 
+/// A device node that a call opens.
+pub struct Opening<'a> {
+    /// Which.
+    pub node: &'a NodeFile,
+    /// The call's `O_*`.
+    pub flags: OFlags,
+}
+
+impl Opening<'_> {
+    /// Whether the file behind the node would be truncated: not where the call fails before that.
+    #[must_use]
+    pub fn truncates(&self) -> bool {
+        let refused = OFlags::CREATE | OFlags::EXCL;
+        self.flags.contains(OFlags::TRUNC)
+            && !self.flags.contains(refused)
+            && !self.flags.contains(OFlags::DIRECTORY)
+    }
+
+    /// The node as the call opens it, but for what a device ignores.
+    ///
+    /// # Errors
+    /// Those of `open(2)`.
+    pub fn open(&self) -> Result<OwnedFd, Errno> {
+        let ignored = OFlags::TRUNC | OFlags::CREATE | OFlags::NOFOLLOW;
+        let flags = self.flags.difference(ignored) | OFlags::CLOEXEC;
+        let path = format!("/proc/self/fd/{}", self.node.fd.as_raw_fd());
+        open(path, flags, Mode::empty())
+            .map_err(|errno| Errno::from_raw(errno.raw_os_error()).unwrap_or(Errno::EIO))
+    }
+}
+
 /// The device node that a call opens, if it is one; not for `O_PATH`, which leaves the device alone.
 ///
 /// # Errors
 /// `ENFILE` or `ENOMEM` if this process is short of what it takes to look.
-pub fn opened_node(registry: &Registry, call: &Notification) -> Result<Option<Node>, Errno> {
+pub fn opening<'a>(registry: &'a Registry, call: &Notification) -> Result<Option<Opening<'a>>, Errno> {
+    let creat = flag(libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC);
     let [a0, a1, a2, ..] = call.args;
     let (dir, path, flags) = match call.call {
         Syscall::Open => (libc::AT_FDCWD, a0, Some(a1)),
-        Syscall::Creat => (libc::AT_FDCWD, a0, Some(0)),
+        Syscall::Creat => (libc::AT_FDCWD, a0, Some(creat)),
         Syscall::Openat => (descriptor(a0), a1, Some(a2)),
         // The flags are the first member of struct open_how.
         Syscall::Openat2 => (descriptor(a0), a1, read_word(call.tid, a2)),
@@ -62,7 +94,26 @@ pub fn opened_node(registry: &Registry, call: &Notification) -> Result<Option<No
     let Some(flags) = flags.filter(|flags| flags & flag(libc::O_PATH) == 0) else { return Ok(None) };
     let follow = flags & flag(libc::O_NOFOLLOW) == 0;
     let target = Target { path: Some(path), dir, empty_is_dir: false, follow, buffer: 0 };
-    Ok(target.node(registry, call.tid)?.map(|node| node.node))
+    let flags = OFlags::from_bits_retain(low_word(flags));
+    Ok(target.node(registry, call.tid)?.map(|node| Opening { node, flags }))
+}
+
+/// Answers `truncate`, `ftruncate` and `fallocate`: `do_sys_ftruncate`, `vfs_truncate` and `vfs_fallocate` refuse what is
+/// no regular file.
+pub fn truncation(registry: &Registry, call: &Notification) -> Answer {
+    let [a0, ..] = call.args;
+    let (path, fd, errno) = match call.call {
+        Syscall::Truncate => (Some(a0), libc::AT_FDCWD, Errno::EINVAL),
+        Syscall::Ftruncate => (None, descriptor(a0), Errno::EINVAL),
+        Syscall::Fallocate => (None, descriptor(a0), Errno::ENODEV),
+        _ => return Answer::Continue,
+    };
+    let target = Target { path, dir: fd, empty_is_dir: false, follow: true, buffer: 0 };
+    match target.node(registry, call.tid) {
+        Ok(Some(_)) => Answer::Error(errno),
+        Ok(None) => Answer::Continue,
+        Err(errno) => answer_unseen(errno),
+    }
 }
 
 fn read_word(tid: u32, addr: u64) -> Option<u64> {

@@ -3,9 +3,12 @@
 //   strict svm      memory of the device is made shared virtual memory
 //   strict fork     a child uses its parent's file
 //   strict gpus     how many GPUs the apertures have
-//   strict truncate the file behind the doorbells is emptied, then a queue made
+//   strict truncate what would change the size of a file does nothing to a device
+//   strict emptied  registered memory is emptied, then a queue made on it
+#define _GNU_SOURCE
 #include "kfd.h"
 #include <signal.h>
+#include <sys/stat.h>
 
 static void caught(int signal) {
     printf("signal %d\n", signal);
@@ -68,17 +71,48 @@ static int gpus(void) {
     return 0;
 }
 
-// Does not come back: the device's doorbells are gone.
-static int truncate_doorbells(void) {
-    struct alloc ring;
+static void result(const char *what, int result) {
+    printf("%s %s\n", what, result < 0 ? strerror(errno) : "done");
+}
+
+static int truncate_devices(void) {
+    uint32_t version[2];
+    struct stat stat;
+    result("ftruncate", ftruncate(kfd, 0));
+    result("fallocate", fallocate(kfd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, PAGE));
+    result("truncate", truncate("/dev/kfd", 0));
+    result("truncate render", truncate("/dev/dri/renderD128", 0));
+    result("exclusive", open("/dev/kfd", O_RDWR | O_CREAT | O_EXCL | O_TRUNC, 0600));
+    result("directory", open("/dev/kfd", O_RDONLY | O_DIRECTORY | O_TRUNC));
+    const int opened = open("/dev/kfd", O_RDWR | O_TRUNC | O_CREAT, 0600);
+    const int created = creat("/dev/kfd", 0600);
+    const int render = open("/dev/dri/renderD128", O_RDWR | O_TRUNC | O_CLOEXEC);
+    result("open", opened);
+    result("creat", created);
+    result("open render", render);
+    printf("close-on-exec %d %d\n", fcntl(opened, F_GETFD), fcntl(render, F_GETFD));
+    printf("access %d %d\n", fcntl(opened, F_GETFL) & O_ACCMODE, fcntl(created, F_GETFL) & O_ACCMODE);
+    result("version", ioctl(opened, GET_VERSION, version));
+    result("fstat", fstat(created, &stat));
+    printf("character device %d\n", S_ISCHR(stat.st_mode));
+    return 0;
+}
+
+// Does not come back: the device uses memory that is gone.
+static int emptied(void) {
     const uint64_t va = 0x1000000000;
-    int error = allocate(&ring, va, PAGE, GTT | WRITABLE);
-    if (error) return error;
+    const int file = memfd_create("ring", 0);
+    if (file < 0 || ftruncate(file, PAGE)) return 3;
+    char *memory = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (memory == MAP_FAILED) return 3;
+    struct alloc ring = {.va = va, .size = PAGE, .mmap_offset = (uintptr_t)memory, .gpu_id = gpu,
+        .flags = USERPTR | WRITABLE};
+    if (ioctl(kfd, ALLOC_MEMORY, &ring)) return 4;
     struct map map = {.handle = ring.handle, .device_ids = (uintptr_t)&gpu, .n_devices = 1};
-    if (ioctl(kfd, MAP_MEMORY, &map) || ftruncate(kfd, 0)) return 3;
+    if (ioctl(kfd, MAP_MEMORY, &map) || ftruncate(file, 0)) return 5;
     struct create_queue queue = {.ring = va, .ring_size = PAGE, .read_pointer = va, .write_pointer = va + 64,
         .gpu_id = gpu, .type = QUEUE_SDMA, .percentage = 100};
-    return ioctl(kfd, CREATE_QUEUE, &queue) ? 4 : 5;
+    return ioctl(kfd, CREATE_QUEUE, &queue) ? 6 : 7;
 }
 
 int main(int argc, char **argv) {
@@ -90,6 +124,7 @@ int main(int argc, char **argv) {
     if (!strcmp(mode, "svm")) return svm();
     if (!strcmp(mode, "fork")) return inherited();
     if (!strcmp(mode, "gpus")) return gpus();
-    if (!strcmp(mode, "truncate")) return truncate_doorbells();
+    if (!strcmp(mode, "truncate")) return truncate_devices();
+    if (!strcmp(mode, "emptied")) return emptied();
     return 99;
 }

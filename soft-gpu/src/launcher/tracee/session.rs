@@ -191,6 +191,8 @@ impl Session {
             Job::Share(_) => self.replace(&mut thread, &plan.private),
             Job::Release => release::release(&mut thread, &plan.shared).map(|()| plan.forget_released(inner)),
         };
+        // Before the thread goes on: what it does next must not find a file that only the plan still holds.
+        drop(plan);
         thread.give_back()?;
         done
     }
