@@ -21,3 +21,9 @@ fn a_thread_that_is_cancelled_in_a_call_takes_nothing_down() -> Result<()> {
     assert_eq!(run("cancelled_calls.c")?, "cancelled 60\n");
     Ok(())
 }
+
+#[test]
+fn a_child_that_is_forked_among_busy_threads_can_make_calls() -> Result<()> {
+    assert_eq!(run("fork_among_threads.c")?, "children that hung: 0\n");
+    Ok(())
+}

@@ -19,6 +19,7 @@ use hsakmt::native::Paths;
 use protocol::hsakmt::Status;
 use protocol::kfd::Node;
 
+use crate::fork_lock::ForkLock;
 use crate::guard::Uncancelled;
 
 /// `amdgpu_device_handle`, as a number: it goes to C and comes back, and is never followed here.
@@ -27,6 +28,9 @@ pub type DeviceHandle = usize;
 type Initialize = unsafe extern "C" fn(c_int, *mut u32, *mut u32, *mut DeviceHandle) -> c_int;
 type Deinitialize = unsafe extern "C" fn(DeviceHandle) -> c_int;
 type GetFd = unsafe extern "C" fn(DeviceHandle) -> c_int;
+
+/// Held while libdrm is loaded and a device is opened, which takes locks of libdrm too, and while devices are looked up.
+pub static OPENING: ForkLock = ForkLock::new();
 
 /// The devices made so far, by path of their render node.
 static DEVICES: Mutex<BTreeMap<PathBuf, DeviceHandle>> = Mutex::new(BTreeMap::new());
@@ -40,6 +44,7 @@ static DEVICES: Mutex<BTreeMap<PathBuf, DeviceHandle>> = Mutex::new(BTreeMap::ne
 /// Those of `open(2)`.
 pub fn open_render_node(path: &Path) -> io::Result<OwnedFd> {
     let node = OpenOptions::new().read(true).write(true).custom_flags(libc::O_CLOEXEC).open(path)?;
+    let _opening = OPENING.hold();
     match initialize(&node) {
         Some((handle, fd)) => {
             DEVICES.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned(), handle);
@@ -65,10 +70,13 @@ fn initialize(node: &File) -> Option<(DeviceHandle, Option<OwnedFd>)> {
 }
 
 /// In a forked child: gives the parent's devices back, which libdrm would else hand out again for the same GPUs, with the
-/// parent's descriptors. Nobody is waited for: a lock that a thread of the parent held at the fork is held for ever, and
-/// the devices stay as they are then.
+/// parent's descriptors. Nobody is waited for: after a bare fork system call, which runs no handlers, a lock that a thread of the
+/// parent held is held for ever, and the devices stay as they are then.
 pub fn abandon() {
     let Ok(mut devices) = DEVICES.try_lock() else { return };
+    if devices.is_empty() {
+        return;
+    }
     let Some(deinitialize) = symbol(c"amdgpu_device_deinitialize") else { return };
     // SAFETY: this is the type of the function of that name in <amdgpu.h>; the pointer is not NULL.
     let deinitialize = unsafe { std::mem::transmute::<*mut c_void, Deinitialize>(deinitialize) };
@@ -99,6 +107,7 @@ fn descriptor(handle: DeviceHandle) -> Option<OwnedFd> {
 /// `INVALID_HANDLE` where libdrm made none.
 pub fn device(minor: u32) -> Result<DeviceHandle> {
     let path = Paths::default().node(Node::Render(minor));
+    let _opening = OPENING.hold();
     let devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
     devices.get(&path).copied().ok_or_else(|| {
         log::debug!("{} has no libdrm device", path.display());
@@ -136,7 +145,10 @@ macro_rules! forward {
                 Ok(name) => name,
                 Err(_) => panic!("one NUL, at the end"),
             };
-            let Some(function) = symbol(NAME) else {
+            let opening = OPENING.hold();
+            let found = symbol(NAME);
+            drop(opening);
+            let Some(function) = found else {
                 log::error!(concat!(stringify!($name), ": libdrm_amdgpu.so.1 is not there, or too old for this"));
                 return -libc::ENOSYS;
             };

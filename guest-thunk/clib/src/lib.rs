@@ -7,6 +7,7 @@
 pub mod drm;
 pub mod entry;
 pub mod ffi;
+pub mod fork_lock;
 pub mod guard;
 pub mod library;
 pub mod logging;

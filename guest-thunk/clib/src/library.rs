@@ -51,13 +51,14 @@ fn connect() -> Result<Connection> {
     })
 }
 
-/// Has the child of each fork told, so that it does not take its parent's connection for its own.
+/// Has the child of each fork told, so that it does not take its parent's connection for its own, and sees to it that no
+/// other thread holds the locks of the log and of libdrm then.
 fn watch_forks() -> Result<()> {
     static WATCHED: OnceLock<i32> = OnceLock::new();
     let failed = *WATCHED.get_or_init(|| {
-        // SAFETY: the handler is a function of this library, which is never unloaded (`-z nodelete`); all it does in
-        // the child is to store to an atomic.
-        unsafe { libc::pthread_atfork(None, None, Some(in_child)) }
+        // SAFETY: the handlers are functions of this library, which is never unloaded (`-z nodelete`); all they do in
+        // the child is to store to an atomic and to unlock mutexes that the same thread has locked.
+        unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(in_child)) }
     });
     if failed == 0 {
         return Ok(());
@@ -66,6 +67,18 @@ fn watch_forks() -> Result<()> {
     Err(Status::NoMemory)
 }
 
+/// In this order: who opens a device writes messages meanwhile.
+extern "C" fn before_fork() {
+    drm::OPENING.lock();
+    logging::WRITING.lock();
+}
+
+extern "C" fn after_fork() {
+    logging::WRITING.unlock();
+    drm::OPENING.unlock();
+}
+
 extern "C" fn in_child() {
+    after_fork();
     LIBRARY.forked();
 }

@@ -7,13 +7,17 @@
 //! | `HSAKMT_DEBUG_LEVEL` | AMD's: 3 error, 4 warning, 6 info, 7 debug; `KFDVIRT_LOG` goes before it |
 //!
 //! Unset, errors are shown: they say why a device cannot be opened.
+//!
+//! A fork waits until no other thread writes a message: the child would find the log locked for ever.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Once;
 
-use env_logger::{Builder, Target};
-use log::LevelFilter;
+use env_logger::{Builder, Logger, Target};
+use log::{LevelFilter, Log, Metadata, Record};
+
+use crate::fork_lock::ForkLock;
 
 static SET_UP: Once = Once::new();
 
@@ -29,10 +33,37 @@ pub fn set_up() {
         if let Some(file) = log_file() {
             builder.target(Target::Pipe(Box::new(file)));
         }
+        let logger = builder.build();
+        let level = logger.filter();
         // Fails where there is a logger already, which is then the one to use.
-        let _ = builder.try_init();
+        if log::set_boxed_logger(Box::new(OneAtATime(logger))).is_ok() {
+            log::set_max_level(level);
+        }
     });
 }
+
+/// A logger whose lock nobody but the forking thread holds during a fork.
+struct OneAtATime(Logger);
+
+impl Log for OneAtATime {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        self.0.enabled(metadata)
+    }
+
+    fn log(&self, record: &Record<'_>) {
+        if self.0.matches(record) {
+            let _writing = WRITING.hold();
+            self.0.log(record);
+        }
+    }
+
+    fn flush(&self) {
+        self.0.flush();
+    }
+}
+
+/// Held while a message is written.
+pub static WRITING: ForkLock = ForkLock::new();
 
 /// The level for AMD's number; errors only where it says nothing.
 fn level_of_amd(number: Option<&str>) -> LevelFilter {
