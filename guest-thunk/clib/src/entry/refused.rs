@@ -55,7 +55,7 @@ refuse! {
 }
 
 refuse! {
-    NEVER, Ok(()), Status::NotImplemented, "AMD's library never had this function":
+    GONE, Ok(()), Status::NotImplemented, "AMD's library (6.2 and later) does not implement this function":
     hsaKmtProcessVMRead hsaKmtProcessVMWrite hsaKmtMapGraphicHandle
 }
 
@@ -105,4 +105,4 @@ refuse_drm! {
 }
 
 /// All of them.
-pub(crate) const REFUSED: [(&str, &[&str]); 5] = [LATER, CONTEXTS, NEVER, VIRTIO, VIRTIO_DRM];
+pub(crate) const REFUSED: [(&str, &[&str]); 5] = [LATER, CONTEXTS, GONE, VIRTIO, VIRTIO_DRM];
