@@ -54,6 +54,14 @@ fn valgrind_finds_nothing_lost_and_no_invalid_access() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn valgrind_finds_no_use_of_an_event_that_was_destroyed_during_a_wait() -> Result<()> {
+    let program = programs::compile_c("destroyed_events.c", &["-lhsakmt"])?;
+    let output = under_valgrind(&[&program.to_string_lossy()])?;
+    assert!(output.contains("waits that failed: 4"), "{output}");
+    Ok(())
+}
+
 // With forks; what needs a GPU needs registered memory too.
 #[test]
 fn valgrind_finds_nothing_in_the_checks_without_gpu() -> Result<()> {

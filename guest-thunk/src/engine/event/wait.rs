@@ -64,7 +64,7 @@ impl Engine {
     /// complete at once. What memory and hardware exceptions tell is written into their events.
     ///
     /// `ages` has the age of each signal event that the program has seen. An event whose age is another one has
-    /// happened since, and the real age is written back, whatever the wait gives; 0 is "do not compare". Kernels
+    /// happened since, and the real age is written back, after a timeout too; 0 is "do not compare". Kernels
     /// before KFD 1.14 have no ages; there they are left as they are.
     ///
     /// # Errors
@@ -87,7 +87,10 @@ impl Engine {
         let data = elements.zeroed(events.len())?;
         fill(data, events, ages.as_deref())?;
         let result = self.wait(data, all, milliseconds);
-        if let Some(ages) = &mut ages {
+        // After an error another thread may have destroyed the events: they are not looked at, and KFD has told no age.
+        if result != Err(Status::Error)
+            && let Some(ages) = &mut ages
+        {
             take_ages(data, events, ages);
         }
         result?;
