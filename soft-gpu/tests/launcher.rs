@@ -126,10 +126,6 @@ except OSError as error:
 
 #[test]
 fn python_uses_ioctl_mmap_and_sysfs() {
-    if Command::new("python3").arg("--version").output().is_err() {
-        eprintln!("skipped: there is no python3");
-        return;
-    }
     let expected = "version (1, 17)\nrender True 226 128\nmemory b'data'\n1234\n0000:c1:00.0\nkfd 22\n";
     let check = |outcome: &Outcome| {
         assert!(outcome.stdout.contains(expected), "{outcome:?}");

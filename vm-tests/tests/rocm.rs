@@ -189,11 +189,13 @@ fn rocminfo_of_debian_13_shows_each_machine_to_root_and_to_nobody() -> Result<()
 /// through ROCr's own queue error callback. Nothing completes silently.
 #[test]
 fn clinfo_ends_at_its_first_kernel_with_rocrs_own_message() -> Result<()> {
-    let finished = debian_13("mi210", "clinfo", 0)?;
-    let output = output(&finished);
-    assert!(output.contains("stops: kernel dispatch"), "{output}");
-    assert!(output.contains("inactivated due to async error"), "{output}");
-    assert!(output.contains("HSA_STATUS_ERROR_INVALID_CODE_OBJECT"), "{output}");
-    assert!(!finished.status.success(), "clinfo ended well, without a kernel:\n{output}");
+    for uid in [0, NOBODY] {
+        let finished = debian_13("mi210", "clinfo", uid)?;
+        let output = output(&finished);
+        assert!(output.contains("stops: kernel dispatch"), "{output}");
+        assert!(output.contains("inactivated due to async error"), "{output}");
+        assert!(output.contains("HSA_STATUS_ERROR_INVALID_CODE_OBJECT"), "{output}");
+        assert!(!finished.status.success(), "clinfo ended well, without a kernel:\n{output}");
+    }
     Ok(())
 }

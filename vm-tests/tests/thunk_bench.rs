@@ -8,6 +8,8 @@ const LIMIT: Duration = Duration::from_secs(300);
 
 #[test]
 fn every_case_is_timed_and_counted_with_both_libraries() -> Result<()> {
+    let left = std::path::Path::new("/dev/shm/hsakmt_shared_mem");
+    let before = left.exists();
     let output = command::succeed(Command::new(env!("CARGO_BIN_EXE_thunk_bench")).arg("--quick"), LIMIT)?;
     let rows: Vec<Vec<&str>> = output
         .lines()
@@ -22,5 +24,6 @@ fn every_case_is_timed_and_counted_with_both_libraries() -> Result<()> {
     // Three rows are headings.
     assert_eq!(measured.count(), rows.len() - 3, "{output}");
     assert!(rows.len() > 20, "{output}");
+    assert!(before || !left.exists(), "Debian's library was not closed: {}", left.display());
     Ok(())
 }
