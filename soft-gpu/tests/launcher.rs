@@ -2,7 +2,6 @@
 
 mod support;
 
-use std::process::Command;
 use std::time::Duration;
 
 use support::{Outcome, finish, finish_as_nobody, launch, program, supervise_if_asked};
