@@ -141,8 +141,11 @@ impl Region {
         let access = if mapping.writable || access == Access::None { access } else { Access::Read };
         let flags = MapFlags::SHARED | MapFlags::FIXED;
         let (to, bytes) = (pointer(at)?, size(len)?);
-        // SAFETY: the range lies in this region, where nobody else maps anything and no Rust reference leads.
-        unsafe { mmap(to, bytes, access.prot(), flags, &mapping.fd, mapping.offset) }?;
+        // The kernel does not interrupt it, but whoever stands in for a device may (a seccomp supervisor).
+        rustix::io::retry_on_intr(|| {
+            // SAFETY: the range lies in this region, where nobody else maps anything and no Rust reference leads.
+            unsafe { mmap(to, bytes, access.prot(), flags, &mapping.fd, mapping.offset) }
+        })?;
         advise(at, len, Advice::LinuxDontFork);
         Ok(())
     }
