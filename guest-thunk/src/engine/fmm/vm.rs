@@ -142,7 +142,7 @@ impl Region {
         let flags = MapFlags::SHARED | MapFlags::FIXED;
         let (to, bytes) = (pointer(at)?, size(len)?);
         // The kernel does not interrupt it, but whoever stands in for a device may (a seccomp supervisor).
-        rustix::io::retry_on_intr(|| {
+        io::retry_on_intr(|| {
             // SAFETY: the range lies in this region, where nobody else maps anything and no Rust reference leads.
             unsafe { mmap(to, bytes, access.prot(), flags, &mapping.fd, mapping.offset) }
         })?;
