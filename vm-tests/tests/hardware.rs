@@ -107,6 +107,10 @@ fn a_report_of_the_software_gpu_has_all_sections_and_nothing_private() -> Result
         assert!(done(&report, &format!("checks, {library}")).contains("\nopen.first SUCCESS\n"));
     }
     done(&report, "rocminfo, the difference");
+    // The second run was that of our library: this is one of its deviations.
+    let section = sections(&report).into_iter().find(|(name, _)| *name == "checks, the difference");
+    let (_, difference) = section.expect("it is one of the sections");
+    assert!(difference.contains("> runtime.enable SUCCESS"), "{difference}");
 
     let machine = Profile::TwoGpu.machine(Kernel::Linux6_12);
     let ids = machine.gpus.iter().flat_map(|gpu| [gpu.unique_id, gpu.hive_id]);

@@ -11,6 +11,7 @@
 //! A fork waits until no other thread writes a message: the child would find the log locked for ever.
 
 use std::fs::{File, OpenOptions};
+use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Once;
 
@@ -30,14 +31,22 @@ pub fn set_up() {
         if let Ok(filter) = std::env::var("KFDVIRT_LOG") {
             builder.parse_filters(&filter);
         }
-        if let Some(file) = log_file() {
-            builder.target(Target::Pipe(Box::new(file)));
-        }
+        let unwritable = match log_file() {
+            Some(Ok(file)) => {
+                builder.target(Target::Pipe(Box::new(file)));
+                None
+            }
+            Some(Err(error)) => Some(error),
+            None => None,
+        };
         let logger = builder.build();
         let level = logger.filter();
         // Fails where there is a logger already, which is then the one to use.
         if log::set_boxed_logger(Box::new(OneAtATime(logger))).is_ok() {
             log::set_max_level(level);
+        }
+        if let Some(error) = unwritable {
+            log::error!("KFDVIRT_LOG_FILE cannot be written: {error}; messages go to standard error");
         }
     });
 }
@@ -76,13 +85,13 @@ fn level_of_amd(number: Option<&str>) -> LevelFilter {
 }
 
 /// A program with more rights than its user (set-user-id) writes no file that the user's environment names.
-fn log_file() -> Option<File> {
+fn log_file() -> Option<io::Result<File>> {
     let path = std::env::var_os("KFDVIRT_LOG_FILE")?;
     // SAFETY: getauxval only reads the process's auxiliary vector.
     if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
         return None;
     }
-    OpenOptions::new().append(true).create(true).custom_flags(libc::O_CLOEXEC).open(path).ok()
+    Some(OpenOptions::new().append(true).create(true).custom_flags(libc::O_CLOEXEC).open(path))
 }
 
 #[cfg(test)]

@@ -53,6 +53,7 @@ static void store_to_nowhere(void) {
     ring_submit(&other);
     usleep(100000);
     check_u64("fault.other-queue-is-stopped", *word);
+    hsaKmtDestroyEvent(event);
 }
 
 static void store_to_read_only(void) {
@@ -70,6 +71,7 @@ static void store_to_read_only(void) {
     const HsaMemoryAccessFault *fault = &event->EventData.EventData.MemoryAccessFault;
     check_true("fault.read-only.page", fault->VirtualAddress == (uintptr_t)mem);
     check_u64("fault.read-only.read-only", fault->Failure.ReadOnly);
+    hsaKmtDestroyEvent(event);
 }
 
 /* The parent's queues do not notice. */
