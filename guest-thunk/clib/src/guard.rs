@@ -23,7 +23,21 @@ unsafe extern "C" {
 /// the process would be aborted, or a lock stay held. The thread is cancelled after the call.
 pub struct Uncancelled(c_int);
 
+/// Whether an entry point only looks into memory: nothing in it can be cancelled, unless it writes into the log. Programs call
+/// these all the time, and two calls of the C library would double what they cost.
+#[must_use]
+pub const fn only_looks(name: &str) -> bool {
+    matches!(name.as_bytes(), b"hsaKmtQueryPointerInfo" | b"hsaKmtSetMemoryUserData")
+}
+
 impl Uncancelled {
+    /// For a call of which [`only_looks`] is known.
+    #[must_use]
+    pub fn for_call(only_looks: bool) -> Option<Self> {
+        // What such a call has to say is of this level.
+        (!only_looks || log::max_level() >= log::LevelFilter::Debug).then(Self::new)
+    }
+
     /// From now on.
     #[must_use]
     pub fn new() -> Self {
@@ -79,7 +93,8 @@ macro_rules! entry {
         /// Pointers are what `hsakmt.h` asks for: NULL, or valid for what the other arguments say.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($arg: $ty),*) -> u32 {
-            let _uncancelled = $crate::guard::Uncancelled::new();
+            const ONLY_LOOKS: bool = $crate::guard::only_looks(stringify!($name));
+            let _uncancelled = $crate::guard::Uncancelled::for_call(ONLY_LOOKS);
             log::trace!(concat!(stringify!($name), "{:?}"), ($(&$arg,)*));
             $crate::guard::guard(stringify!($name), move || -> hsakmt::Result<()> { $body })
         }
@@ -114,6 +129,14 @@ pub(crate) use {entry, refuse};
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn calls_that_only_look_stay_as_they_are() {
+        assert!(only_looks("hsaKmtQueryPointerInfo") && !only_looks("hsaKmtAllocMemory"));
+        assert!(Uncancelled::for_call(false).is_some());
+        // No logger is set up in this program.
+        assert!(Uncancelled::for_call(true).is_none());
+    }
 
     #[test]
     fn a_panic_is_a_status() {
