@@ -18,6 +18,8 @@
 
 #include <hsakmt.h>
 
+#include "thunk_status.h"
+
 #define PAGE 4096u
 #define HUGE (2u << 20)
 /* Far above what a slow machine needs. */
@@ -30,13 +32,6 @@
 static HSAuint32 gpu;
 static void **live;
 static unsigned live_count;
-
-static void need(HSAKMT_STATUS status, const char *what) {
-    if (status == HSAKMT_STATUS_SUCCESS)
-        return;
-    fprintf(stderr, "%s: status %u\n", what, (unsigned)status);
-    exit(1);
-}
 
 /* Memory. */
 

@@ -17,6 +17,8 @@
 
 #include <hsakmt.h>
 
+#include "thunk_status.h"
+
 #define PAGE 4096u
 #define THREADS 8u
 #define TIME_LIMIT_S 240
@@ -30,13 +32,6 @@ struct held {
 };
 
 static HSAuint32 gpu;
-
-static void need(HSAKMT_STATUS status, const char *what) {
-    if (status == HSAKMT_STATUS_SUCCESS)
-        return;
-    fprintf(stderr, "%s: status %u\n", what, (unsigned)status);
-    exit(1);
-}
 
 static struct held measure(void) {
     struct held held = {0};

@@ -5,9 +5,9 @@ use core::ptr::NonNull;
 use std::os::fd::OwnedFd;
 
 use protocol::Errno;
+use protocol::drm::DrmIoctl;
 use protocol::drm::args::GemClose;
 use protocol::drm::virtgpu::{BLOB_MEM_GUEST, BLOB_USE_MAPPABLE, Map, ResourceCreateBlob};
-use protocol::drm::{DrmIoctl, TYPE};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use zerocopy::IntoBytes;
 
@@ -61,11 +61,8 @@ impl<'a> Blob<'a> {
 
 impl Drop for Blob<'_> {
     fn drop(&mut self) {
-        const WRITE: u32 = 1 << 30;
-        let decl = DrmIoctl::GemClose.decl();
-        let request = WRITE | (decl.args.size as u32) << 16 | u32::from(TYPE) << 8 | u32::from(decl.nr);
         let mut args = GemClose { handle: self.handle, pad: 0 };
-        if let Err(errno) = kernel_ioctl(self.node, request, args.as_mut_bytes()) {
+        if let Err(errno) = kernel_ioctl(self.node, DrmIoctl::GemClose.request(), args.as_mut_bytes()) {
             log::warn!("blob {} cannot be given back: {errno}", self.resource);
         }
     }

@@ -4,12 +4,12 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use protocol::Errno;
+use protocol::drm::DrmIoctl;
 use protocol::drm::args::Version;
 use protocol::drm::virtgpu::{
     Args, ContextInit, ContextSetParam, EXECBUF_FENCE_FD_OUT, EXECBUF_RING_IDX, Execbuffer, GetCaps,
     Getparam, context_param, param,
 };
-use protocol::drm::{DrmIoctl, TYPE};
 use protocol::virtio_gpu::capset::{self, Capset};
 use protocol::virtio_gpu::constants::CAPSET_HSAKMT;
 use rustix::fs::{Mode, OFlags};
@@ -169,16 +169,13 @@ pub(super) fn ioctl<A: Args>(fd: &OwnedFd, args: &mut A) -> Result<(), Errno> {
 
 /// The name of the driver behind a render node.
 fn driver(fd: &OwnedFd) -> Result<Vec<u8>, Errno> {
-    const READ_WRITE: u32 = 3 << 30;
-    let decl = DrmIoctl::Version.decl();
-    let request = READ_WRITE | (decl.args.size as u32) << 16 | u32::from(TYPE) << 8 | u32::from(decl.nr);
     let mut name = [0_u8; 64];
     let mut args = Version {
         name_len: name.len() as u64,
         name: name.as_mut_ptr().expose_provenance() as u64,
         ..Version::default()
     };
-    kernel_ioctl(fd, request, args.as_mut_bytes())?;
+    kernel_ioctl(fd, DrmIoctl::Version.request(), args.as_mut_bytes())?;
     let len = usize::try_from(args.name_len).unwrap_or(0);
     Ok(name.get(..len).unwrap_or(&name).to_vec())
 }

@@ -174,6 +174,15 @@ drm_ioctls! {
     AmdgpuGemOp: "DRM_IOCTL_AMDGPU_GEM_OP", FIRST_DRIVER_NR + 0x10, ReadWrite, AmdgpuGemOp, ops GEM_OP;
 }
 
+impl DrmIoctl {
+    /// Request code of the uapi header.
+    #[must_use]
+    pub const fn request(self) -> u32 {
+        let decl = self.decl();
+        decl.direction.request_code(TYPE, decl.nr, decl.args.size)
+    }
+}
+
 impl Declared for DrmIoctl {
     fn reaches(self, args: &[u8]) -> Reaches<'_> {
         let decl = self.decl();

@@ -30,6 +30,7 @@ fn calls_have_the_numbers_and_sizes_of_the_uapi_requests() {
     for (ioctl, request) in requests {
         let decl = ioctl.decl();
         assert_eq!(DrmIoctl::select(request), Ok(Known::Declared(ioctl)), "{}", decl.name);
+        assert_eq!(ioctl.request(), request, "{}", decl.name);
         assert_eq!(decl.nr, request_nr(request), "{}", decl.name);
         assert_eq!(decl.args.size, request_size(request), "{}", decl.name);
         assert_eq!(decl.direction.copies_in(), request & (1 << 30) != 0, "{}", decl.name);

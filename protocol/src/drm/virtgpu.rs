@@ -1,5 +1,6 @@
 //! The calls of a virtio-gpu render node (`include/uapi/drm/virtgpu_drm.h`, Linux 7.3) that carry contexts and guest blobs.
 
+use crate::kfd::ioctl::Direction;
 use crate::kfd::structs::uapi_structs;
 
 /// What GETPARAM asks for (`VIRTGPU_PARAM_*`). Each answer is a `u32`, 0 or 1 unless said otherwise.
@@ -149,8 +150,7 @@ macro_rules! requests {
     ($($args:ty: $nr:literal;)*) => {$(
         impl Args for $args {
             const REQUEST: u32 =
-                3 << 30 | (size_of::<$args>() as u32) << 16 | (super::TYPE as u32) << 8
-                | (super::FIRST_DRIVER_NR + $nr) as u32;
+                Direction::ReadWrite.request_code(super::TYPE, super::FIRST_DRIVER_NR + $nr, size_of::<$args>());
         }
     )*};
 }

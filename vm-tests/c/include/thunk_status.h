@@ -3,6 +3,8 @@
 #define KFDVIRT_THUNK_STATUS_H
 
 #include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #include <hsakmttypes.h>
 
@@ -38,6 +40,14 @@ static inline const char *thunk_status_name(HSAKMT_STATUS status) {
         if (names[i].status == status)
             return names[i].name;
     return NULL;
+}
+
+/* Ends the program where a call that has to work fails. */
+static inline void need(HSAKMT_STATUS status, const char *what) {
+    if (status == HSAKMT_STATUS_SUCCESS)
+        return;
+    fprintf(stderr, "%s: status %u\n", what, (unsigned)status);
+    exit(1);
 }
 
 #endif

@@ -3,19 +3,11 @@
 use protocol::Errno;
 use protocol::drm::args::AmdgpuInfo;
 use protocol::drm::info::InfoDevice;
-use protocol::drm::{DrmIoctl, TYPE, query};
+use protocol::drm::{DrmIoctl, query};
 use protocol::kfd::FileId;
 use zerocopy::IntoBytes;
 
 use crate::engine::channel::Channel;
-
-/// `DRM_IOCTL_AMDGPU_INFO`: an `_IOW` of its argument struct.
-fn request() -> u32 {
-    const WRITE: u32 = 1 << 30;
-    let decl = DrmIoctl::AmdgpuInfo.decl();
-    let size = u32::try_from(decl.args.size).unwrap_or(0);
-    WRITE | size << 16 | u32::from(TYPE) << 8 | u32::from(decl.nr)
-}
 
 /// The device behind a render node. Kernels that know less of the struct leave the rest 0.
 ///
@@ -29,7 +21,7 @@ pub(super) fn device(channel: &Channel, render: FileId) -> Result<InfoDevice, Er
         query: query::DEV_INFO,
         params: [0; 4],
     };
-    channel.ioctl_bytes(render, request(), args.as_mut_bytes())?;
+    channel.ioctl_bytes(render, DrmIoctl::AmdgpuInfo.request(), args.as_mut_bytes())?;
     Ok(device)
 }
 
@@ -42,7 +34,7 @@ mod tests {
 
     #[test]
     fn request_is_the_one_of_the_kernels_header() {
-        assert_eq!(request(), 0x4020_6445);
+        assert_eq!(DrmIoctl::AmdgpuInfo.request(), 0x4020_6445);
     }
 
     #[test]

@@ -65,14 +65,20 @@ impl Direction {
         matches!(self, Direction::Read | Direction::ReadWrite)
     }
 
-    /// The two direction bits of a request code (`_IOC_WRITE` is 1, `_IOC_READ` is 2).
-    pub(super) const fn bits(self) -> u32 {
-        match self {
+    /// The request code (`_IOC`) of a call in this direction: its type letter, its number, and the bytes of its argument
+    /// struct, which are far below 2^14 in all that is declared here.
+    #[must_use]
+    pub const fn request_code(self, letter: u8, nr: u8, size: usize) -> u32 {
+        // _IOC_WRITE is 1, _IOC_READ is 2.
+        let bits = match self {
             Direction::None => 0,
             Direction::Write => 1,
             Direction::Read => 2,
             Direction::ReadWrite => 3,
-        }
+        };
+        #[expect(clippy::cast_possible_truncation, reason = "see above")]
+        let size = size as u32;
+        (bits << 30) | (size << 16) | ((letter as u32) << 8) | nr as u32
     }
 }
 
@@ -419,10 +425,8 @@ impl Decl {
     /// The request code of the uapi header, for the plain argument struct.
     #[must_use]
     pub const fn request(&self) -> u32 {
-        // An argument struct is at most 400 bytes long (asserted by a test), far below the 14 bits of a size.
-        #[expect(clippy::cast_possible_truncation, reason = "see above")]
-        let size = self.args.size as u32;
-        (self.direction.bits() << 30) | (size << 16) | ((b'K' as u32) << 8) | self.nr as u32
+        // An argument struct is at most 400 bytes long (asserted by a test).
+        self.direction.request_code(b'K', self.nr, self.args.size)
     }
 
     /// What is known of all its calls.
