@@ -5,17 +5,13 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use protocol::Errno;
-use protocol::drm::{DrmIoctl, Known};
 use protocol::kfd::flat::{ApplyError, Declared, FlatCall, FlatMem, FlatWrites};
-use protocol::kfd::ioctl::{Family, FdPlace, Ioctl, Reach, Reaches};
-use protocol::kfd::{Call, Fault, FileId, Interrupt, PassedFd, Shared, SharedBacking, UserMem, request_type};
+use protocol::kfd::ioctl::FdPlace;
+use protocol::kfd::{Call, Fault, FileId, Interrupt, PassedFd, Shared, SharedBacking, UserMem};
+use protocol::{Declaration, Errno};
 
 use super::message::{WireDescriptor, WirePiece, WireShared};
 use super::socket::MAX_DESCRIPTORS;
-
-/// Request type of the KFD ioctls.
-const KFD_TYPE: u8 = b'K';
 
 /// What the client sends along with the argument struct.
 pub(super) struct Flattened {
@@ -28,44 +24,9 @@ pub(super) struct Flattened {
     pub lent: Vec<Arc<OwnedFd>>,
 }
 
-/// A request whose declaration is known.
-#[derive(Clone, Copy)]
-enum Declaration {
-    Kfd(Ioctl),
-    Drm(DrmIoctl),
-    /// Touches nothing but its arguments, as far as anybody declared.
-    Unknown,
-}
-
-impl Declaration {
-    /// ROCm's table first: where the families differ (0x27, 0x28), neither layout has pointers.
-    fn of(request: u32) -> Self {
-        if request_type(request) == KFD_TYPE {
-            let ioctl = Ioctl::from_request(request, Family::Rocm);
-            return ioctl
-                .or_else(|| Ioctl::from_request(request, Family::Mainline))
-                .map_or(Declaration::Unknown, Declaration::Kfd);
-        }
-        match DrmIoctl::select(request) {
-            Ok(Known::Declared(ioctl)) => Declaration::Drm(ioctl),
-            Ok(Known::Other) | Err(_) => Declaration::Unknown,
-        }
-    }
-}
-
-impl Declared for Declaration {
-    fn reaches(self, args: &[u8]) -> Reaches<'_> {
-        match self {
-            Declaration::Kfd(ioctl) => ioctl.reaches(args),
-            Declaration::Drm(ioctl) => ioctl.reaches(args),
-            Declaration::Unknown => Reaches::new(Reach::NONE, None, args),
-        }
-    }
-}
-
 /// Whether a call of this kind may sleep until somebody else does something.
 pub(super) fn may_block(request: u32) -> bool {
-    Declaration::of(request).reaches(&[]).any(|reach| reach.blocking)
+    Declaration::of(request).may_block()
 }
 
 /// Gathers what the declaration of the call names.

@@ -1,0 +1,99 @@
+//! The call area: where things are in the blob that guest and worker share.
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 0 to 4095 | words, each side's in cache lines of their own ([`word`]) |
+//! | 4096 to [`QUEUE_END`] - 1 | the queue: numbers of submitted slots, `u32` each, a ring of [`QUEUE_LEN`] |
+//! | from [`QUEUE_END`] | [`SLOTS`] slots of [`SLOT_BYTES`] |
+//!
+//! A guest with more calls at a time than slots adds areas that hold slots alone
+//! ([`AddSlots`](super::Request::AddSlots)): slot `n` is number `n % SLOTS` of area `n / SLOTS`.
+//!
+//! # Submitting
+//!
+//! The guest fills a slot's header and request, stores [`SUBMITTED`](state::SUBMITTED) to its state, writes the slot's number
+//! to `queue[submitted % QUEUE_LEN]` and adds 1 to [`word::SUBMITTED`] (release). It then looks at [`word::ASLEEP`]
+//! (sequentially consistent) and sends a [`Kick`](super::Submission::Kick) if that is not 0. The worker stores 1 to `ASLEEP` before it
+//! sleeps and looks at `SUBMITTED` once more after that.
+//!
+//! # Completing
+//!
+//! The worker writes the answer, its length and status, stores [`DONE`](state::DONE) to the state (release), and adds 1 to
+//! [`word::COMPLETED`] (sequentially consistent). Answers come in any order. A [`Wake`](super::Submission::Wake) that the worker
+//! holds completes then; one that names another value of `COMPLETED` than there is completes at once. The slot is the
+//! guest's again.
+
+/// Bytes before the queue.
+pub const WORDS_BYTES: usize = 4096;
+/// Entries of the queue: one for each slot that there can be.
+pub const QUEUE_LEN: u32 = 16_384;
+/// First byte behind the queue.
+pub const QUEUE_END: usize = WORDS_BYTES + QUEUE_LEN as usize * 4;
+/// Slots of an area.
+pub const SLOTS: u32 = 256;
+/// Areas at most, the first included.
+pub const MAX_AREAS: u32 = QUEUE_LEN / SLOTS;
+/// Bytes of a slot with its header.
+pub const SLOT_BYTES: usize = 4096;
+/// Bytes of a slot's header; the message follows.
+pub const SLOT_HEADER: usize = 64;
+/// Bytes of a message that fits its slot.
+pub const INLINE: usize = SLOT_BYTES - SLOT_HEADER;
+/// Bytes of the first area.
+pub const AREA_BYTES: usize = QUEUE_END + SLOTS as usize * SLOT_BYTES;
+/// Bytes of each further area.
+pub const MORE_BYTES: usize = SLOTS as usize * SLOT_BYTES;
+
+/// Offsets of the words, `u32` each.
+pub mod word {
+    /// Calls that the guest has submitted, modulo 2^32. Written by the guest.
+    pub const SUBMITTED: usize = 64;
+    /// Calls that the worker has taken, modulo 2^32: how far it is, for who looks for what hangs. Written by the worker.
+    pub const TAKEN: usize = 128;
+    /// Not 0 while the worker sleeps. Written by the worker.
+    pub const ASLEEP: usize = 132;
+    /// Calls that the worker has completed, modulo 2^32. Written by the worker.
+    pub const COMPLETED: usize = 192;
+}
+
+/// Offsets in a slot's header, `u32` each.
+pub mod slot {
+    /// A state.
+    pub const STATE: usize = 0;
+    /// Number of the command.
+    pub const COMMAND: usize = 4;
+    /// Bytes of the request.
+    pub const REQUEST_LEN: usize = 8;
+    /// Bytes that the answer may have.
+    pub const ROOM: usize = 12;
+    /// Resource id of the blob that holds the message from its first byte on, where it does not fit the slot; else 0.
+    pub const PAYLOAD: usize = 16;
+    /// Errno of a command that was not executed, or 0. Written by the worker.
+    pub const STATUS: usize = 20;
+    /// Bytes of the answer. Written by the worker.
+    pub const ANSWER_LEN: usize = 24;
+}
+
+/// States of a slot.
+pub mod state {
+    /// The guest's.
+    pub const FREE: u32 = 0;
+    /// The worker's.
+    pub const SUBMITTED: u32 = 1;
+    /// The guest's again, with an answer.
+    pub const DONE: u32 = 2;
+}
+
+/// Where a slot is: number of its area, and first byte there. `None` for a number that no slot has.
+#[must_use]
+pub fn slot_place(number: u32) -> Option<(u32, usize)> {
+    let area = number / SLOTS;
+    let start = if area == 0 { QUEUE_END } else { 0 };
+    (area < MAX_AREAS).then(|| (area, start + (number % SLOTS) as usize * SLOT_BYTES))
+}
+
+/// First byte of the queue's entry for the call with this number (the value of [`word::SUBMITTED`] before it).
+#[must_use]
+pub fn queue_place(call: u32) -> usize {
+    WORDS_BYTES + (call % QUEUE_LEN) as usize * 4
+}

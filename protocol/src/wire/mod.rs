@@ -1,0 +1,72 @@
+//! What a guest's library and the host's worker say to each other: the serialisation of [`Kfd`](crate::kfd::Kfd).
+//!
+//! A context has one [`Setup`](submit::Submission::Setup), an EXECBUFFER that names the guest blob in which both talk from
+//! then on. That blob is the *call area* ([`area`]): slots for calls, a queue of the slots that were submitted, and a few
+//! words. A call is a command of [`command`] in a slot; its answer stands in the same slot. EXECBUFFER is needed only to
+//! wake a worker that sleeps ([`Kick`](submit::Submission::Kick)), and for a fence when the guest itself wants to sleep
+//! ([`Wake`](submit::Submission::Wake)).
+//!
+//! Everything is little endian. What is called `reserved` is zero, and a decoder refuses anything else, so that it can get a
+//! meaning in a later version. Both sides take the other for hostile: each copies a message out before it looks at it, and
+//! believes no length.
+
+pub mod area;
+pub mod command;
+pub mod structs;
+pub mod submit;
+pub mod tree;
+
+#[cfg(test)]
+mod tests;
+
+pub use command::{Answer, Command, IoctlAnswer, IoctlCall, Request};
+pub use submit::Submission;
+
+/// Lowest version of this module that is spoken.
+pub const VERSION_MIN: u32 = 1;
+/// Highest version of this module that is spoken.
+pub const VERSION_MAX: u32 = 1;
+
+/// Longest request or answer, in bytes.
+pub const MESSAGE_MAX: usize = 8 << 20;
+
+/// Why bytes are not a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// A number that no command has.
+    #[error("unknown command {0}")]
+    Unknown(u32),
+    /// Less than the fixed part.
+    #[error("{what} of {have} bytes, it has {need}")]
+    Short {
+        /// Which message.
+        what: &'static str,
+        /// Bytes of its fixed part.
+        need: usize,
+        /// Bytes that are there.
+        have: usize,
+    },
+    /// What follows the fixed part is not as long as that says.
+    #[error("{what} announces {need} more bytes, {have} are there")]
+    Tail {
+        /// Which message.
+        what: &'static str,
+        /// Bytes announced.
+        need: u64,
+        /// Bytes that are there.
+        have: usize,
+    },
+    /// A field without meaning that is not zero.
+    #[error("reserved bytes of {0} are not zero")]
+    Reserved(&'static str),
+    /// A field whose value has no meaning.
+    #[error("{what}: {value} is no {field}")]
+    Value {
+        /// Which message.
+        what: &'static str,
+        /// Which field.
+        field: &'static str,
+        /// What it says.
+        value: u64,
+    },
+}
