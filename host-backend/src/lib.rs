@@ -11,5 +11,8 @@
 
 pub mod cli;
 pub mod device;
+pub mod link;
 pub mod serve;
 pub mod session;
+pub mod worker;
+pub mod workers;

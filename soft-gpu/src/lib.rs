@@ -14,6 +14,7 @@ pub mod loopback;
 pub mod mem;
 pub mod proc_maps;
 pub mod profile;
+pub mod seqpacket;
 mod server;
 mod vm_copy;
 

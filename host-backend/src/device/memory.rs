@@ -79,6 +79,12 @@ impl Backing {
     pub fn file(&self) -> &File {
         &self.file
     }
+
+    /// Device and inode of the file: two backings with the same are the same memory.
+    #[must_use]
+    pub fn identity(&self) -> (u64, u64) {
+        self.identity
+    }
 }
 
 /// A part of a blob that is contiguous in a file.

@@ -10,7 +10,7 @@ mod limits;
 mod memory;
 mod refused;
 mod ring;
-mod throttle;
+pub(crate) mod throttle;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

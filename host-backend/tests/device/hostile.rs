@@ -2,14 +2,11 @@
 
 use crate::support::contexts::Probe;
 use crate::support::queue::{INDIRECT, NEXT, WRITE};
-use crate::support::{BLOBS, RAM, Setup, Vm, context, entry, guest_blob, hex, response_id, wait_for};
+use crate::support::{BLOBS, LONG, RAM, Setup, Vm, context, entry, guest_blob, hex, response_id, wait_for};
 use protocol::virtio_gpu::structs::MemEntry;
 use protocol::virtio_gpu::{Command, CommandId, Header, Request, ResponseId};
 use vhost::VhostBackend;
 use vhost_device_kfd::device::{NoWorkers, REQUEST};
-
-/// Where long requests of tests are.
-const LONG: u64 = 4 << 20;
 
 fn vm() -> Vm {
     Setup::new(Probe::default()).start()
@@ -23,7 +20,7 @@ fn header(command: &str, ctx_id: &str) -> String {
 /// Offers what stands at `head`, and waits until it comes back with nothing written.
 fn comes_back(vm: &mut Vm, head: u16, what: &str) {
     vm.control.offer(head);
-    assert_eq!(vm.control.wait(head), [], "{what}");
+    assert!(vm.control.wait(head).is_empty(), "{what}");
     vm.assert_alive();
 }
 
@@ -182,17 +179,6 @@ fn commands_that_do_not_exist_here_are_refused() {
     }
 }
 
-/// Sends a request that is too long for a slot.
-fn send_long(vm: &mut Vm, bytes: &[u8]) -> ResponseId {
-    vm.poke(LONG, bytes);
-    let head = vm.control.head();
-    let (_, response) = vm.control.buffers(head);
-    vm.control.describe(head, LONG, u32::try_from(bytes.len()).expect("32 bits"), NEXT, head + 1);
-    vm.control.describe(head + 1, response, 64, WRITE, 0);
-    vm.control.offer(head);
-    response_id(&vm.control.wait(head))
-}
-
 #[test]
 fn a_blob_of_100_000_entries_works_and_absurd_ones_do_not() {
     let mut vm = Setup::new(NoWorkers).start();
@@ -204,16 +190,16 @@ fn a_blob_of_100_000_entries_works_and_absurd_ones_do_not() {
     let blob = |id, entries: &[MemEntry]| {
         Request { header: Header::default(), command: guest_blob(id, size, entries) }.encode()
     };
-    assert_eq!(send_long(&mut vm, &blob(1, &entries)), ResponseId::OK_NODATA);
+    assert_eq!(vm.long(&blob(1, &entries)), ResponseId::OK_NODATA);
     assert_eq!(vm.device.ledger().in_use(), (1, 100_000));
     let mut bad = entries.clone();
     bad[99_999] = entry(RAM, 0x1000);
-    assert_eq!(send_long(&mut vm, &blob(2, &bad)), ResponseId::ERR_INVALID_PARAMETER);
-    assert_eq!(send_long(&mut vm, &blob(2, &entries[1..])), ResponseId::ERR_INVALID_PARAMETER);
+    assert_eq!(vm.long(&blob(2, &bad)), ResponseId::ERR_INVALID_PARAMETER);
+    assert_eq!(vm.long(&blob(2, &entries[1..])), ResponseId::ERR_INVALID_PARAMETER);
     // A count that the request does not have.
     let mut lying = blob(2, &entries[..2]);
     lying[36..40].copy_from_slice(&u32::MAX.to_le_bytes());
-    assert_eq!(send_long(&mut vm, &lying), ResponseId::ERR_INVALID_PARAMETER);
+    assert_eq!(vm.long(&lying), ResponseId::ERR_INVALID_PARAMETER);
     vm.ok(0, Command::ResourceUnref { resource_id: 1 });
     assert_eq!(vm.device.ledger().in_use(), (0, 0));
 
@@ -225,7 +211,7 @@ fn a_blob_of_100_000_entries_works_and_absurd_ones_do_not() {
     comes_back(&mut vm, head, "too long");
     let long =
         Request { header: Header::default(), command: Command::Submit3d { bytes: &vec![0; (1 << 20) + 1] } };
-    assert_eq!(send_long(&mut vm, &long.encode()), ResponseId::ERR_INVALID_PARAMETER);
+    assert_eq!(vm.long(&long.encode()), ResponseId::ERR_INVALID_PARAMETER);
 }
 
 #[test]

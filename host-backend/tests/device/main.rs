@@ -5,3 +5,4 @@ mod guest;
 mod hostile;
 mod memory;
 mod support;
+mod workers;

@@ -13,7 +13,7 @@ use protocol::kfd::{Call, Caller, FileId, Kfd, Mapping, Node, Process, Transfer}
 
 use super::flatten::{self, Flattened};
 use super::message::{Answer, CallId, IoctlAnswer, IoctlRequest, Reply, Request, WireNode};
-use super::socket;
+use crate::seqpacket;
 
 /// A [`Kfd`] behind a connected socket, whose other end is served by [`super::serve`].
 pub struct Loopback {
@@ -251,12 +251,12 @@ impl Connection {
 
     fn send(&self, request: &Request, fds: &[BorrowedFd<'_>]) -> std::io::Result<()> {
         let bytes = postcard::to_allocvec(request).map_err(std::io::Error::other)?;
-        socket::send(self.socket.as_fd(), &bytes, fds)
+        seqpacket::send(self.socket.as_fd(), &bytes, fds)
     }
 
     fn receive_replies(&self) {
         loop {
-            match socket::receive(self.socket.as_fd()) {
+            match seqpacket::receive(self.socket.as_fd()) {
                 Ok(Some((bytes, fds))) => match postcard::from_bytes::<Reply>(&bytes) {
                     Ok(reply) => self.deliver(reply, fds),
                     Err(error) => {

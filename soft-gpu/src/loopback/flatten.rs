@@ -11,7 +11,7 @@ use protocol::kfd::{Call, Fault, FileId, Interrupt, PassedFd, Shared, SharedBack
 use protocol::{Declaration, Errno};
 
 use super::message::{WireDescriptor, WirePiece, WireShared};
-use super::socket::MAX_DESCRIPTORS;
+use crate::seqpacket::MAX_DESCRIPTORS;
 
 /// What the client sends along with the argument struct.
 pub(super) struct Flattened {

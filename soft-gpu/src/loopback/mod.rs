@@ -9,12 +9,11 @@ mod client;
 mod flatten;
 mod message;
 mod server;
-mod socket;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use crate::BackingFiles;
+use crate::{BackingFiles, seqpacket};
 
 pub use client::Loopback;
 pub use server::serve;
@@ -24,7 +23,7 @@ pub use server::serve;
 /// # Errors
 /// Whatever `socketpair` answers.
 pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
-    socket::pair()
+    seqpacket::pair()
 }
 
 /// Sends the files that the device is to allocate in, before anything else.
@@ -36,7 +35,7 @@ pub fn send_backing(socket: BorrowedFd<'_>, backing: &BackingFiles) -> io::Resul
     let message = postcard::to_allocvec(&minors).map_err(io::Error::other)?;
     let files = backing.render.iter().map(|(_, file)| file.as_fd());
     let descriptors: Vec<BorrowedFd<'_>> = std::iter::once(backing.kfd.as_fd()).chain(files).collect();
-    socket::send(socket, &message, &descriptors)
+    seqpacket::send(socket, &message, &descriptors)
 }
 
 /// Receives what [`send_backing`] sent.
@@ -44,7 +43,7 @@ pub fn send_backing(socket: BorrowedFd<'_>, backing: &BackingFiles) -> io::Resul
 /// # Errors
 /// When the other side closes first, or sends something else.
 pub fn receive_backing(socket: BorrowedFd<'_>) -> io::Result<BackingFiles> {
-    let (message, descriptors) = socket::receive(socket)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+    let (message, descriptors) = seqpacket::receive(socket)?.ok_or(io::ErrorKind::UnexpectedEof)?;
     let invalid = || io::Error::new(io::ErrorKind::InvalidData, "not the backing files of a device");
     let minors: Vec<u32> = postcard::from_bytes(&message).map_err(|_| invalid())?;
     let mut files = descriptors.into_iter();

@@ -11,7 +11,7 @@ use protocol::kfd::{Caller, FileId, Interrupt, Kfd, Node, Process, ProcessId};
 
 use super::flatten::{self, RemoteCall};
 use super::message::{Answer, CallId, IoctlAnswer, IoctlRequest, Reply, Request, WireNode};
-use super::socket;
+use crate::seqpacket;
 
 /// Serves `kfd` on a connected socket until the other side closes it.
 ///
@@ -28,7 +28,7 @@ pub fn serve(kfd: Arc<dyn Kfd>, socket: OwnedFd) -> io::Result<()> {
     };
     let replies = Arc::clone(&server.replies);
     let end = loop {
-        match socket::receive(replies.socket.as_fd()) {
+        match seqpacket::receive(replies.socket.as_fd()) {
             Ok(Some((bytes, fds))) => {
                 let request = postcard::from_bytes(&bytes)
                     .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error));
@@ -200,7 +200,7 @@ impl Replies {
 
     fn send(&self, call: CallId, answer: Answer, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         let bytes = postcard::to_allocvec(&Reply { call, answer }).map_err(io::Error::other)?;
-        socket::send(self.socket.as_fd(), &bytes, fds)
+        seqpacket::send(self.socket.as_fd(), &bytes, fds)
     }
 }
 

@@ -34,6 +34,9 @@ pub const RAM: u64 = 64 << 20;
 /// Where tests make blobs.
 pub const BLOBS: u64 = 32 << 20;
 
+/// Where long requests are.
+pub const LONG: u64 = 4 << 20;
+
 /// Bit of a queue feature.
 pub const EVENT_IDX: u64 = 1 << 29;
 
@@ -178,6 +181,18 @@ impl Vm {
     pub fn raw(&mut self, bytes: &[u8]) -> Vec<u8> {
         let head = self.control.send(bytes, 256);
         self.control.wait(head)
+    }
+
+    /// Sends bytes that are too long for a slot, and waits for the kind of their response.
+    pub fn long(&mut self, bytes: &[u8]) -> ResponseId {
+        self.poke(LONG, bytes);
+        let head = self.control.head();
+        let (_, response) = self.control.buffers(head);
+        let len = u32::try_from(bytes.len()).expect("32 bits");
+        self.control.describe(head, LONG, len, queue::NEXT, head + 1);
+        self.control.describe(head + 1, response, 64, queue::WRITE, 0);
+        self.control.offer(head);
+        response_id(&self.control.wait(head))
     }
 
     /// Sends a request, and expects this response.

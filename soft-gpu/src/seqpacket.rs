@@ -1,4 +1,7 @@
 //! Messages with descriptors over a `SOCK_SEQPACKET` socket pair.
+//!
+//! A message that is too long for a packet travels in a memfd. So the sender decides what the receiver reads from: receive
+//! only from a process that is trusted not to send a descriptor on which a read blocks for ever.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -18,19 +21,26 @@ const INLINE_LIMIT: usize = 32 << 10;
 const MESSAGE_LIMIT: usize = 64 << 20;
 
 /// Descriptors per message: the kernel's `SCM_MAX_FD`.
-pub(super) const MAX_DESCRIPTORS: usize = 253;
+pub const MAX_DESCRIPTORS: usize = 253;
 
 /// First byte of a packet: the message follows, or the last descriptor holds it.
 const INLINE: u8 = 0;
 const IN_MEMFD: u8 = 1;
 
 /// A connected pair of message sockets.
-pub(super) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+///
+/// # Errors
+/// Whatever `socketpair` answers.
+pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
 }
 
-/// Sends one message.
-pub(super) fn send(socket: BorrowedFd<'_>, message: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+/// Sends one message. All of it is sent, or nothing.
+///
+/// # Errors
+/// Whatever `sendmsg` answers: `WouldBlock` on a socket that does not block and has no room. More descriptors than
+/// [`MAX_DESCRIPTORS`] (one less for a message that travels in a memfd) are an error too.
+pub fn send(socket: BorrowedFd<'_>, message: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     if message.len() <= INLINE_LIMIT {
         return send_packet(socket, &[IoSlice::new(&[INLINE]), IoSlice::new(message)], descriptors);
     }
@@ -59,7 +69,10 @@ fn send_packet(
 }
 
 /// Receives one message; `None` when the other side has closed.
-pub(super) fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {
+///
+/// # Errors
+/// Whatever `recvmsg` answers; `InvalidData` for a message that is none of [`send`].
+pub fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {
     let mut packet = vec![0; 1 + INLINE_LIMIT];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);

@@ -1,0 +1,72 @@
+//! Contexts that are real worker processes.
+
+mod death;
+mod hostile;
+mod process;
+mod support;
+mod use_of_blobs;
+
+use support::{Mode, Rig};
+
+#[test]
+fn a_worker_executes_what_its_context_submits() {
+    if process::is_worker() {
+        return process::run();
+    }
+    let mut rig = Rig::start(Mode::Obeys);
+    rig.vm.create_context(1);
+    rig.submit_ok(1, b"complete");
+    rig.submit_fails(1, b"fail");
+    // Kept until it is told to; other rings go on.
+    let kept = rig.vm.submit(1, 5, 77, b"keep");
+    rig.submit_ok(1, b"complete");
+    assert!(!rig.vm.control.is_back(kept));
+    rig.submit_ok(1, b"let go");
+    rig.vm.control.wait(kept);
+    assert!(rig.pid(1) != std::process::id());
+    rig.destroy(1);
+    rig.assert_clean();
+}
+
+#[test]
+fn a_worker_has_only_what_it_was_given() {
+    let mut rig = Rig::start(Mode::Obeys);
+    rig.vm.create_context(1);
+    // It looks itself: descriptors, environment, working directory.
+    rig.submit_ok(1, b"look");
+    rig.destroy(1);
+}
+
+#[test]
+fn a_hundred_contexts_have_a_process_each() {
+    let mut rig = Rig::start(Mode::Obeys);
+    let pids: Vec<u32> = (1..=100)
+        .map(|context| {
+            rig.vm.create_context(context);
+            rig.pid(context)
+        })
+        .collect();
+    let mut different = pids.clone();
+    different.sort_unstable();
+    different.dedup();
+    assert_eq!(different.len(), 100);
+    assert_eq!(rig.metrics.processes(), 100);
+    for context in 1..=100 {
+        rig.destroy(context);
+    }
+    assert!(pids.iter().all(|pid| !support::is_running(*pid)));
+    rig.assert_clean();
+}
+
+#[test]
+fn workers_end_with_their_vm() {
+    let mut rig = Rig::start(Mode::Obeys);
+    rig.vm.create_context(1);
+    rig.vm.create_context(2);
+    let pids = [rig.pid(1), rig.pid(2)];
+    rig.attach(1, 9, crate::support::BLOBS + 0x10000, 0x4000);
+    let Rig { vm, metrics, .. } = rig;
+    vm.disconnect().expect("in order");
+    assert_eq!(metrics.processes(), 0);
+    assert!(pids.iter().all(|pid| !support::is_running(*pid)));
+}
