@@ -7,12 +7,16 @@
 //! has the guest's memory anyway.
 //!
 //! [`device`] moves descriptors, blobs and fences, and hands each context's own bytes unread to a
-//! [`Context`](device::Context). Contexts that execute KFD calls do not exist yet.
+//! [`Context`](device::Context). [`workers`] makes contexts that are processes of their own, and [`worker`] is such a
+//! process. KFD calls are not executed yet: a worker refuses every submission.
 
 pub mod cli;
 pub mod device;
+pub mod gpu;
 pub mod link;
+pub mod metrics;
 pub mod serve;
 pub mod session;
+pub mod signals;
 pub mod worker;
 pub mod workers;

@@ -1,14 +1,20 @@
 //! The host's side of kfdvirt.
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Parser as _;
 use vhost_device_kfd::cli::{CAPABILITIES, Cli, asks_for_capabilities};
-use vhost_device_kfd::device::{Device, Limits, NoWorkers};
-use vhost_device_kfd::serve::{ServeError, bind, inherit, serve};
+use vhost_device_kfd::device::Device;
+use vhost_device_kfd::serve::{Endpoint, ServeError, bind, inherit, serve};
+use vhost_device_kfd::workers::Workers;
+use vhost_device_kfd::{metrics, signals, worker};
 
 fn main() -> ExitCode {
+    if std::env::args_os().nth(1).is_some_and(|first| first == worker::process::SUBCOMMAND) {
+        return worker::process::main(std::env::args_os().skip(1));
+    }
     if asks_for_capabilities(std::env::args_os()) {
         println!("{CAPABILITIES}");
         return ExitCode::SUCCESS;
@@ -28,19 +34,67 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(cli: &Cli) -> Result<(), ServeError> {
-    let socket = cli.socket_path.as_deref();
-    let endpoint = match (socket, cli.fd) {
-        (Some(path), _) => bind(path)?,
-        // Clap asks for one of the two.
-        (None, fd) => inherit(fd.unwrap_or(-1))?,
-    };
-    log::warn!("this build has no workers that execute KFD calls: submissions of contexts are refused");
-    let device = Arc::new(Device::new(Box::new(NoWorkers), Limits::default()));
-    let result = serve(&device, endpoint);
-    if let Some(path) = socket {
-        // It may have been removed already.
-        drop(std::fs::remove_file(path));
+fn run(cli: &Cli) -> Result<(), Box<dyn std::error::Error>> {
+    let gpu = cli.gpu.choice();
+    gpu.check()?;
+    let endpoint = endpoint(cli)?;
+    let result = run_device(cli, &gpu, endpoint);
+    if let Some(path) = cli.socket_path.as_deref() {
+        remove(path);
     }
     result
+}
+
+fn endpoint(cli: &Cli) -> Result<Endpoint, ServeError> {
+    match (cli.socket_path.as_deref(), cli.fd) {
+        (Some(path), _) => bind(path),
+        // Clap asks for one of the two.
+        (None, fd) => inherit(fd.unwrap_or(-1)),
+    }
+}
+
+fn run_device(
+    cli: &Cli,
+    gpu: &vhost_device_kfd::gpu::Gpu,
+    endpoint: Endpoint,
+) -> Result<(), Box<dyn std::error::Error>> {
+    raise_descriptor_limit();
+    let workers = Workers::new(worker::process::program(gpu), cli.bounds())?;
+    let counters = workers.metrics();
+    let device = Arc::new(Device::new(Box::new(workers), cli.limits()));
+    let writer = match &cli.metrics_path {
+        None => None,
+        Some(path) => {
+            let source = metrics::Source::new(Arc::clone(&device), counters);
+            let writer = metrics::Writer::start(path.clone(), source);
+            Some(writer.map_err(|error| format!("cannot write {}: {error}", path.display()))?)
+        }
+    };
+    let (last, socket) = (writer.as_ref().map(metrics::Writer::last), cli.socket_path.clone());
+    signals::end_after(move || {
+        if let Some(write) = &last {
+            write();
+        }
+        if let Some(path) = socket.as_deref() {
+            remove(path);
+        }
+    })?;
+    log::warn!("this build does not execute KFD calls: submissions of contexts are refused");
+    log::info!("contexts get the {gpu}");
+    Ok(serve(&device, endpoint)?)
+}
+
+/// Removes the socket.
+fn remove(path: &Path) {
+    // It may have been removed already.
+    drop(std::fs::remove_file(path));
+}
+
+/// Each context has a few descriptors, and the soft limit is low for programs that use `select`; this is none.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
+        log::debug!("the limit of descriptors stays: {error}");
+    }
 }

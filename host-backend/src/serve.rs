@@ -68,6 +68,9 @@ pub fn inherit(fd: RawFd) -> Result<Endpoint, ServeError> {
     let listens = sockopt::socket_acceptconn(borrowed).map_err(|errno| refused(&errno.to_string()))?;
     // SAFETY: it is open, as was just seen, and the caller says that nothing else here uses it.
     let owned = unsafe { OwnedFd::from_raw_fd(fd) };
+    // It came open across an exec; the workers' is none of its business.
+    rustix::io::fcntl_setfd(&owned, rustix::io::FdFlags::CLOEXEC)
+        .map_err(|errno| refused(&errno.to_string()))?;
     Ok(if listens {
         Endpoint::Listener(UnixListener::from(owned))
     } else {

@@ -86,9 +86,18 @@ fn capabilities_are_printed_whatever_else_is_asked() {
 
 #[test]
 fn a_wrong_command_line_is_refused_at_once() {
-    for args in
-        [&[][..], &["--fd=3", "--socket-path=x"], &["--nonsense"], &["--socket-path=x", "--log-level=loud"]]
-    {
+    for args in [
+        &[][..],
+        &["--fd=3", "--socket-path=x"],
+        &["--nonsense"],
+        &["--socket-path=x", "--log-level=loud"],
+        &["--socket-path=x", "--gpu=mi210"],
+        &["--socket-path=x", "--gpu=soft:mi999"],
+        &["--socket-path=x", "--gpu=soft:mi210", "--kfd"],
+        &["--socket-path=x", "--window=1G"],
+        &["--socket-path=x", "--max-contexts=0"],
+        &["worker", "--daemon=1", "--gpu=soft:mi999"],
+    ] {
         let (status, out, err) = run(program().args(args));
         assert_eq!((status.code(), out.as_str()), (Some(2), ""), "{args:?}");
         assert!(err.contains("error:"), "{err}");
@@ -125,7 +134,7 @@ fn it_ends_with_its_vmm() {
     drop(frontend);
     let (status, messages) = running.end();
     assert!(status.success(), "{messages}");
-    assert!(messages.contains("this build has no workers"), "{messages}");
+    assert!(messages.contains("does not execute KFD calls"), "{messages}");
     assert!(!socket.exists());
 }
 
@@ -148,6 +157,52 @@ fn it_ends_at_once_when_it_is_told_to() {
         drop(frontend);
         // The next one takes the name over.
     }
+}
+
+#[test]
+fn what_it_needs_and_cannot_have_is_said_before_a_vm_waits_for_it() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let socket = dir.path().join("socket");
+    for (args, why) in [
+        (["--kfd=/nonexistent"], "cannot use /nonexistent: No such file"),
+        (["--kfd=/etc/passwd"], "cannot use /etc/passwd: it is no device file"),
+        (["--metrics-path=/nonexistent/file"], "cannot write /nonexistent/file: No such file"),
+    ] {
+        let (status, _, err) = run(program().arg("--socket-path").arg(&socket).args(args));
+        assert_eq!(status.code(), Some(1), "{args:?}");
+        assert!(err.contains(why), "{err}");
+        assert!(!socket.exists());
+    }
+    // A worker is nothing for people, and ends at once: this process is not its daemon's.
+    for daemon in ["--daemon=1", "--daemon=0"] {
+        let (status, _, err) = run(program().args(["worker", daemon]));
+        assert_eq!(status.code(), Some(1));
+        assert!(err.contains("ERROR"), "{err}");
+    }
+    let own = format!("--daemon={}", std::process::id());
+    let (status, _, err) = run(program().args(["worker", &own]));
+    assert_eq!(status.code(), Some(1));
+    assert!(err.contains("workers are started by the daemon only"), "{err}");
+}
+
+#[test]
+fn its_metrics_are_a_file_until_a_signal_ends_it() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (socket, metrics) = (dir.path().join("socket"), dir.path().join("metrics.json"));
+    let mut command = program();
+    command.arg("--socket-path").arg(&socket).arg("--metrics-path").arg(&metrics);
+    let mut running = start(&mut command, &socket);
+    let frontend = connect(&socket);
+    assert_ne!(frontend.get_features().expect("GET_FEATURES"), 0);
+    let pid = rustix::process::Pid::from_child(&running.0);
+    // As an orchestrator may: the file is gone, and comes back with the end at the latest.
+    std::fs::remove_file(&metrics).expect("written at the start");
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
+    let (status, _) = running.end();
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(15));
+    let text = std::fs::read_to_string(&metrics).expect("written at the end");
+    assert!(text.contains(&format!("\"pid\": {}", pid.as_raw_pid())), "{text}");
+    assert!(!socket.exists());
 }
 
 /// Speaks to a program on a descriptor, until it ends with the connection.

@@ -1,6 +1,5 @@
 //! What a context is to the device: something that takes blobs and bytes, and answers.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use protocol::virtio_gpu::Failure;
@@ -67,42 +66,4 @@ pub trait Context: Send {
 pub trait Contexts: Send + Sync {
     /// Makes one.
     fn create(&self, info: ContextInfo) -> Result<Box<dyn Context>, Failure>;
-}
-
-/// Contexts of a build without workers: they keep blobs, and refuse every submission.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NoWorkers;
-
-struct WithoutWorker {
-    info: ContextInfo,
-    blobs: HashMap<u32, BlobUse>,
-}
-
-impl Contexts for NoWorkers {
-    fn create(&self, info: ContextInfo) -> Result<Box<dyn Context>, Failure> {
-        Ok(Box::new(WithoutWorker { info, blobs: HashMap::new() }))
-    }
-}
-
-impl Context for WithoutWorker {
-    fn attach(&mut self, blob: BlobUse) -> Result<(), Failure> {
-        self.blobs.insert(blob.blob().id(), blob);
-        Ok(())
-    }
-
-    fn detach(&mut self, resource_id: u32) {
-        self.blobs.remove(&resource_id);
-    }
-
-    fn submit(&mut self, submission: Submission<'_>) {
-        super::throttle::warn(format_args!(
-            "context {} ({}): a submission of {} bytes is refused: this build has no workers that execute KFD calls",
-            self.info.id,
-            self.info.name,
-            submission.bytes.len()
-        ));
-        submission.answer.complete(Err(Failure::Unspecified));
-    }
-
-    fn destroy(self: Box<Self>, _done: Hold) {}
 }

@@ -25,7 +25,7 @@ use zerocopy::little_endian::U32;
 use answers::Answers;
 pub use answers::{Answer, Memory};
 pub use blob::{Blob, Ledger};
-pub use context::{BlobUse, Context, ContextInfo, Contexts, NoWorkers, Submission};
+pub use context::{BlobUse, Context, ContextInfo, Contexts, Submission};
 pub use control::Control;
 pub use hold::Hold;
 pub use limits::{ENTRIES, Limits, REQUEST, SUBMISSION};

@@ -5,12 +5,15 @@
 //! its part, takes a worker for hostile ([`crate::workers`]).
 
 mod link;
+pub mod process;
+mod refuses;
 mod start;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 pub use link::{Done, Released, RunError, run};
+pub use refuses::Refuses;
 pub use start::{StartError, start};
 
 /// A blob of guest memory as the worker gets it: where its bytes are in which files.

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
 
@@ -44,6 +45,8 @@ impl Program {
         let mut command = Command::new(&self.path);
         command.args(&self.args).env_clear().envs(self.env.iter().map(|(name, value)| (name, value)));
         command.stdin(socket).stdout(output.try_clone()?).stderr(output).current_dir("/");
+        // A terminal's Ctrl-C is for the daemon.
+        command.process_group(0);
         let mut child = command.spawn()?;
         // It is not reaped yet, so its id is its own.
         match pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::FileExt as _;
 
-use crate::support::contexts::Probe;
+use crate::support::contexts::{NoWorkers, Probe};
 use crate::support::{BLOBS, EVENT_IDX, Setup, context, entry, guest_blob, response_id};
 use protocol::virtio_gpu::structs::{MemEntry, RespCapsetInfo};
 use protocol::virtio_gpu::{
@@ -10,7 +10,7 @@ use protocol::virtio_gpu::{
 };
 use vhost::vhost_user::VhostUserFrontend;
 use vhost::vhost_user::message::VhostUserConfigFlags;
-use vhost_device_kfd::device::{Limits, NoWorkers};
+use vhost_device_kfd::device::Limits;
 use zerocopy::{FromBytes, IntoBytes};
 
 #[test]

@@ -1,12 +1,12 @@
 //! A hostile guest: whatever it puts into the queue, the device answers or gives the chain back, and goes on.
 
-use crate::support::contexts::Probe;
+use crate::support::contexts::{NoWorkers, Probe};
 use crate::support::queue::{INDIRECT, NEXT, WRITE};
 use crate::support::{BLOBS, LONG, RAM, Setup, Vm, context, entry, guest_blob, hex, response_id, wait_for};
 use protocol::virtio_gpu::structs::MemEntry;
 use protocol::virtio_gpu::{Command, CommandId, Header, Request, ResponseId};
 use vhost::VhostBackend;
-use vhost_device_kfd::device::{NoWorkers, REQUEST};
+use vhost_device_kfd::device::REQUEST;
 
 fn vm() -> Vm {
     Setup::new(Probe::default()).start()

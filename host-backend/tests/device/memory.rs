@@ -4,12 +4,11 @@ use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::support::contexts::Probe;
+use crate::support::contexts::{NoWorkers, Probe};
 use crate::support::{BLOBS, RAM, Setup, Vm, entry, guest_blob, memfd, region, wait_for};
 use protocol::virtio_gpu::{Command, ResponseId};
 use vhost::vhost_user::VhostUserFrontend;
 use vhost::{VhostBackend, VhostUserMemoryRegionInfo};
-use vhost_device_kfd::device::NoWorkers;
 use vm_memory::{FileOffset, GuestAddress, GuestMemoryMmap};
 
 /// Memory that is plugged in later.

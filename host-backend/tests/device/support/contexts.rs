@@ -116,3 +116,32 @@ impl Context for Probed {
         drop((answers, gone, done));
     }
 }
+
+/// Contexts that keep blobs, and refuse every submission.
+#[derive(Clone, Copy, Default)]
+pub struct NoWorkers;
+
+struct WithoutWorker(HashMap<u32, BlobUse>);
+
+impl Contexts for NoWorkers {
+    fn create(&self, _info: ContextInfo) -> Result<Box<dyn Context>, Failure> {
+        Ok(Box::new(WithoutWorker(HashMap::new())))
+    }
+}
+
+impl Context for WithoutWorker {
+    fn attach(&mut self, blob: BlobUse) -> Result<(), Failure> {
+        self.0.insert(blob.blob().id(), blob);
+        Ok(())
+    }
+
+    fn detach(&mut self, resource_id: u32) {
+        self.0.remove(&resource_id);
+    }
+
+    fn submit(&mut self, submission: Submission<'_>) {
+        submission.answer.complete(Err(Failure::Unspecified));
+    }
+
+    fn destroy(self: Box<Self>, _done: Hold) {}
+}

@@ -1,0 +1,79 @@
+//! The program of a worker, from its command line to its end.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Parser;
+use rustix::process::Pid;
+
+use super::{Executor, Refuses, run, start};
+use crate::gpu::{Gpu, GpuArgs};
+use crate::link::FromWorker;
+use crate::workers::Program;
+
+/// First argument of a worker's command line.
+pub const SUBCOMMAND: &str = "worker";
+
+/// A worker's command line. The daemon writes it; it is not for people.
+#[derive(Debug, Parser)]
+#[command(name = "vhost-device-kfd worker")]
+struct Args {
+    /// Process of the daemon.
+    #[arg(long)]
+    daemon: i32,
+
+    #[command(flatten)]
+    gpu: GpuArgs,
+
+    #[arg(long, default_value = "info")]
+    log_level: log::LevelFilter,
+}
+
+/// What starts workers of this process, with this GPU.
+#[must_use]
+pub fn program(gpu: &Gpu) -> Program {
+    let mut args = vec![
+        SUBCOMMAND.into(),
+        format!("--daemon={}", std::process::id()).into(),
+        format!("--log-level={}", log::max_level()).into(),
+    ];
+    args.extend(gpu.to_args());
+    Program::own(args)
+}
+
+/// Is a worker, until its context ends. Nothing else may have happened in the process.
+pub fn main(args: impl Iterator<Item = std::ffi::OsString>) -> ExitCode {
+    let args = Args::parse_from(args);
+    // The daemon adds the time and the context, and takes the level from the line.
+    env_logger::Builder::new()
+        .filter_level(args.log_level)
+        .parse_default_env()
+        .format(|out, record| {
+            use std::io::Write as _;
+            writeln!(out, "{} {}", record.level(), record.args())
+        })
+        .init();
+    match execute(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            log::error!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn execute(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
+    let daemon = Pid::from_raw(args.daemon).ok_or("--daemon is no process")?;
+    // SAFETY: this is the first thing that the process does; it has opened nothing.
+    let socket = unsafe { start(daemon) }?;
+    let executor = executor(&args.gpu.choice()).inspect_err(|error| {
+        // If the daemon does not hear it, it sees the end.
+        drop(FromWorker::failed(error).send(&socket));
+    })?;
+    Ok(run(socket, executor)?)
+}
+
+/// Opens the GPU.
+fn executor(_gpu: &Gpu) -> Result<Arc<dyn Executor>, Box<dyn std::error::Error>> {
+    Ok(Arc::new(Refuses))
+}
