@@ -18,10 +18,16 @@
 //!
 //! # Completing
 //!
-//! The worker writes the answer, its length and status, stores [`DONE`](state::DONE) to the state (release), and adds 1 to
-//! [`word::COMPLETED`] (sequentially consistent). Answers come in any order. A [`Wake`](super::Submission::Wake) that the worker
-//! holds completes then; one that names another value of `COMPLETED` than there is completes at once. The slot is the
-//! guest's again.
+//! The worker writes the answer, its length and status, and stores [`DONE`](state::DONE) to the state (sequentially
+//! consistent): the slot is the guest's again. Answers come in any order. The worker adds 1 to [`word::COMPLETED`] and looks at
+//! [`slot::SLEEPS`] (sequentially consistent). If that is not 0, it adds 1 to [`word::WAKES`] (sequentially consistent), and a
+//! [`Wake`](super::Submission::Wake) that it holds completes. A Wake that names another value of `WAKES` than there is completes
+//! at once.
+//!
+//! A guest that is to sleep for an answer stores 1 to `SLEEPS`, looks at the state once more (both sequentially consistent),
+//! and sends a Wake unless another of its threads has one under way. So answers that a guest spins for cost no fence, however
+//! many of its threads sleep for others. By the time that the worker looks, `SLEEPS` may be that of the slot's next call: the
+//! Wake then completes for nothing, which is no harm.
 
 /// Bytes before the queue.
 pub const WORDS_BYTES: usize = 4096;
@@ -52,8 +58,10 @@ pub mod word {
     pub const TAKEN: usize = 128;
     /// Not 0 while the worker sleeps. Written by the worker.
     pub const ASLEEP: usize = 132;
-    /// Calls that the worker has completed, modulo 2^32. Written by the worker.
+    /// Calls that the worker has completed, modulo 2^32: for who looks for what hangs. Written by the worker.
     pub const COMPLETED: usize = 192;
+    /// Those of them for which the guest slept ([`slot::SLEEPS`](super::slot::SLEEPS)), modulo 2^32. Written by the worker.
+    pub const WAKES: usize = 196;
 }
 
 /// Offsets in a slot's header, `u32` each.
@@ -72,6 +80,9 @@ pub mod slot {
     pub const STATUS: usize = 20;
     /// Bytes of the answer. Written by the worker.
     pub const ANSWER_LEN: usize = 24;
+    /// Not 0 if the guest sleeps until the answer is there. Written by the guest: 0 before the call is submitted, 1 at any
+    /// time after that.
+    pub const SLEEPS: usize = 28;
 }
 
 /// States of a slot.

@@ -15,8 +15,9 @@ pub enum Submission {
     },
     /// Calls were submitted while the worker slept. Needs no fence.
     Kick,
-    /// The fence is to signal as soon as [`COMPLETED`](super::area::word::COMPLETED) is not `seen`, or the worker is gone. One
-    /// that comes while another is held takes its place, which completes.
+    /// The fence is to signal as soon as [`WAKES`](super::area::word::WAKES) is not `seen`, or the worker is gone. One that
+    /// comes while another is held takes its place, which completes. A guest that gets nothing but fences at once, again and
+    /// again, has no worker any more.
     Wake {
         /// What the guest saw.
         seen: u32,
