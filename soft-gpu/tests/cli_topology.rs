@@ -22,7 +22,7 @@ fn profiles_are_listed() {
         .skip(1)
         .filter_map(|line| line.split_whitespace().next().map(str::to_owned))
         .collect();
-    assert_eq!(names, ["mi210", "mi300x", "rx7900xtx", "two-gpu", "small-bar", "cpu-only"]);
+    assert_eq!(names, ["mi210", "mi300x", "rx7900xtx", "two-gpu", "small-bar", "mi210-private", "cpu-only"]);
 }
 
 #[test]

@@ -20,14 +20,6 @@ static volatile int queue_error;
 static volatile uint64_t fault_address;
 static volatile uint32_t fault_reason;
 
-static void need(int status, const char *what)
-{
-	if (status == HSA_SUCCESS)
-		return;
-	printf("%s: status %#x\n", what, status);
-	_exit(1);
-}
-
 static int agent(hsa_agent_t agent, void *data)
 {
 	int device = -1;
@@ -79,19 +71,6 @@ static int on_event(const hsa_event_t *event, void *data)
 	return HSA_SUCCESS;
 }
 
-/* `packet` without its first word, then that word, then the doorbell. */
-static void submit(hsa_queue_t *queue, const uint32_t packet[16])
-{
-	uint64_t index = hsa_queue_add_write_index_relaxed(queue, 1);
-	uint32_t *slot = (uint32_t *)queue->base_address + index % queue->size * 16;
-
-	while (index - hsa_queue_load_read_index_relaxed(queue) >= queue->size)
-		usleep(10);
-	memcpy(slot + 1, packet + 1, 60);
-	__atomic_store_n(slot, packet[0], __ATOMIC_RELEASE);
-	hsa_signal_store_screlease(queue->doorbell_signal, index);
-}
-
 static int64_t wait_for(hsa_signal_t signal, int state)
 {
 	return hsa_signal_wait_scacquire(signal, HSA_LESS_THAN, 1, TICKS_TO_WAIT, state);
@@ -106,7 +85,7 @@ static void barriers(hsa_queue_t *queue, hsa_signal_t done)
 	clock_gettime(CLOCK_MONOTONIC, &start);
 	for (int i = 0; i < BARRIERS; i++) {
 		hsa_signal_store_relaxed(done, 1);
-		submit(queue, packet);
+		hsa_submit(queue, packet);
 		if (wait_for(done, i % 2 ? HSA_WAIT_BLOCKED : HSA_WAIT_ACTIVE) != 0) {
 			printf("barrier %d does not complete\n", i);
 			_exit(1);
@@ -159,7 +138,7 @@ static void fail(hsa_queue_t *queue, const char *how)
 		packet[0] = 3;
 		packet[2] = 0x123000;
 	}
-	submit(queue, packet);
+	hsa_submit(queue, packet);
 	for (int i = 0; i < 6000 && !queue_error && !fault_address; i++)
 		usleep(10000);
 	printf("%s: queue error %#x, fault at %#llx, reason %#x\n", how, queue_error,

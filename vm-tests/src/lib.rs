@@ -13,6 +13,7 @@
 //! - [`Vm`] is a guest with Debian's stock kernel and a small initramfs under QEMU. Its first process is our
 //!   agent (`src/bin/agent`), which speaks the protocol of [`wire`] over a virtio serial port.
 //! - [`Root`] is a Debian root directory, entered with `bwrap`, or given to a guest as a disk.
+//! - [`Release`] runs Debian 12's and 13's programs under `softgpu run`.
 //! - [`Cache`] keeps what is slow to make, keyed by its recipe and the versions of the packages in it.
 //! - [`programs`] builds what runs inside: static Rust programs, C programs, and the libraries of a program.
 //!
@@ -48,6 +49,8 @@ pub mod programs;
 #[cfg(feature = "harness")]
 mod qemu;
 #[cfg(feature = "harness")]
+mod release;
+#[cfg(feature = "harness")]
 mod root;
 #[cfg(feature = "harness")]
 mod vm;
@@ -59,6 +62,7 @@ pub use {
     error::{Error, Result},
     kernel::Kernel,
     qemu::{Accelerator, Emulator},
+    release::{Release, Shown},
     root::{NOBODY, Root, RootCommand},
     vm::{Config, Output, Run, Vm},
 };

@@ -153,6 +153,7 @@ fn rocminfo_of_debian_12_shows_each_machine_to_root_and_to_nobody() -> Result<()
         ("mi210", 1, vec![mi210(1)]),
         ("two-gpu", 1, vec![mi210(2), mi210(2)]),
         ("small-bar", 1, vec![mi210(1)]),
+        ("mi210-private", 1, vec![mi210(1)]),
         ("cpu-only", 1, vec![]),
     ];
     for (profile, cpus, gpus) in machines {
@@ -172,6 +173,7 @@ fn rocminfo_of_debian_13_shows_each_machine_to_root_and_to_nobody() -> Result<()
         ("rx7900xtx", 1, vec![rx7900xtx()]),
         ("two-gpu", 1, vec![mi210(3), mi210(3)]),
         ("small-bar", 1, vec![mi210(2)]),
+        ("mi210-private", 1, vec![mi210(2)]),
         ("cpu-only", 1, vec![]),
     ];
     for (profile, cpus, gpus) in machines {

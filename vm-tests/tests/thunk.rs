@@ -4,16 +4,17 @@ mod machines;
 
 use std::collections::BTreeSet;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use vm_tests::{Result, Root, RootCommand, command, programs};
+use vm_tests::{Release, Result, Root, Shown, command, programs};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// Every built-in machine.
-const PROFILES: [&str; 6] = ["mi210", "mi300x", "rx7900xtx", "two-gpu", "small-bar", "cpu-only"];
+const PROFILES: [&str; 7] =
+    ["mi210", "mi300x", "rx7900xtx", "two-gpu", "small-bar", "mi210-private", "cpu-only"];
 
 /// The library that Debian 12 has, where the linker finds it.
 const DEBIAN_12: &str = "/usr/lib/x86_64-linux-gnu/libhsakmt.so.1";
@@ -71,61 +72,6 @@ fn the_static_library_has_the_newest_layout() -> Result<()> {
     Ok(())
 }
 
-/// What `softgpu run` shows.
-#[derive(Clone, Copy, Debug)]
-enum Shown<'a> {
-    Profile(&'a str),
-    Tree(&'a Path),
-}
-
-/// Which Debian's programs.
-enum Release {
-    /// On the host: ROCr 5.2.3.
-    Twelve,
-    /// In its root: ROCr 6.1.2.
-    Thirteen(Root),
-}
-
-impl Release {
-    /// Runs a program, with our library of this directory or Debian's.
-    fn run(&self, shown: Shown<'_>, program: &str, library: Option<&Path>) -> Result<command::Finished> {
-        let softgpu = programs::softgpu()?;
-        let machine = |dir: &dyn Fn(&Path) -> PathBuf| match shown {
-            Shown::Profile(name) => ["--profile".into(), PathBuf::from(name)],
-            Shown::Tree(tree) => ["--topology".into(), dir(tree)],
-        };
-        let mut command = match self {
-            Self::Twelve => {
-                let mut command = Command::new(softgpu);
-                command.arg("run").args(machine(&Path::to_owned)).args(["--", program]);
-                if let Some(dir) = library {
-                    command.env("LD_LIBRARY_PATH", dir);
-                }
-                command
-            }
-            Self::Thirteen(root) => {
-                let mut command = root.command(RootCommand::host(&softgpu)).arg("run");
-                command = command.args(machine(&RootCommand::host)).args(["--", program]);
-                command = command.bind(softgpu.parent().unwrap_or(Path::new("/")));
-                if let Shown::Tree(tree) = shown {
-                    command = command.bind(tree);
-                }
-                if let Some(dir) = library {
-                    command = command.bind(dir).env("LD_LIBRARY_PATH", RootCommand::host(dir));
-                }
-                command.build()
-            }
-        };
-        command::finish(&mut command, LIMIT)
-    }
-
-    /// With Debian's library and with ours.
-    fn both(&self, shown: Shown<'_>, program: &str) -> Result<[command::Finished; 2]> {
-        let dir = programs::thunk_dir()?;
-        Ok([self.run(shown, program, None)?, self.run(shown, program, Some(&dir))?])
-    }
-}
-
 fn lines(output: &[u8]) -> Vec<String> {
     String::from_utf8_lossy(output).lines().map(str::to_owned).collect()
 }
@@ -153,7 +99,7 @@ fn assert_same(what: &str, [debian, ours]: &[command::Finished; 2]) {
 
 /// rocminfo prints the same, and at least these many agents.
 fn rocminfo_is_the_same(release: &Release, what: &str, shown: Shown<'_>, agents: usize) -> Result<()> {
-    let both = release.both(shown, "rocminfo")?;
+    let both = release.both(shown, &["rocminfo"])?;
     assert_same(what, &both);
     let output = lines(&both[1].stdout);
     let shown = output.iter().filter(|line| line.starts_with("Agent ")).count();
@@ -174,7 +120,7 @@ fn rocminfo_5_2_3_prints_the_same() -> Result<()> {
 
 #[test]
 fn rocminfo_6_1_2_prints_the_same() -> Result<()> {
-    let release = Release::Thirteen(Root::trixie()?);
+    let release = Release::thirteen()?;
     for profile in PROFILES {
         let what = format!("rocminfo 6.1.2, {profile}");
         rocminfo_is_the_same(&release, &what, Shown::Profile(profile), 1)?;
@@ -185,7 +131,7 @@ fn rocminfo_6_1_2_prints_the_same() -> Result<()> {
 /// Shapes of real machines that Debian's library accepts (TOPOLOGIES.md).
 #[test]
 fn rocminfo_prints_the_same_for_shapes_of_real_machines() -> Result<()> {
-    let (twelve, thirteen) = (Release::Twelve, Release::Thirteen(Root::trixie()?));
+    let (twelve, thirteen) = (Release::Twelve, Release::thirteen()?);
     for (name, release, machine, agents) in [
         ("eight MI210, one socket, 5.2.3", &twelve, machines::eight_mi210(1), 9),
         ("eight MI210, one socket, 6.1.2", &thirteen, machines::eight_mi210(1), 9),
@@ -239,7 +185,7 @@ fn what_is_masked_is_what_differs_from_run_to_run() {
 /// compared; two processes write to the second, so its lines have no order.
 #[test]
 fn clinfo_prints_the_same_up_to_its_first_kernel() -> Result<()> {
-    let release = Release::Thirteen(Root::trixie()?);
+    let release = Release::thirteen()?;
     for profile in PROFILES {
         clinfo_is_the_same(&release, profile, Shown::Profile(profile), profile != "cpu-only")?;
     }
@@ -248,7 +194,7 @@ fn clinfo_prints_the_same_up_to_its_first_kernel() -> Result<()> {
 
 #[test]
 fn clinfo_prints_the_same_for_shapes_of_real_machines() -> Result<()> {
-    let release = Release::Thirteen(Root::trixie()?);
+    let release = Release::thirteen()?;
     for (name, machine) in [
         ("eight MI210, one socket", machines::eight_mi210(1)),
         ("eight MI210, two sockets", machines::eight_mi210(2)),
@@ -264,7 +210,7 @@ fn clinfo_prints_the_same_for_shapes_of_real_machines() -> Result<()> {
 
 /// With a GPU it ends at its first kernel, and prints nothing before that.
 fn clinfo_is_the_same(release: &Release, what: &str, shown: Shown<'_>, has_gpu: bool) -> Result<()> {
-    let both = release.both(shown, "clinfo")?;
+    let both = release.both(shown, &["clinfo"])?;
     assert_same(&format!("clinfo, {what}"), &both);
     let [debian, ours] = both.map(|finished| {
         let mut lines: Vec<_> = lines(&finished.stderr).iter().map(|line| masked(line)).collect();
@@ -300,7 +246,7 @@ impl End {
 /// Where the two libraries differ, who is right, and why.
 #[test]
 fn differences_are_those_that_we_want() -> Result<()> {
-    let thirteen = Release::Thirteen(Root::trixie()?);
+    let thirteen = Release::thirteen()?;
     let untaken = machines::untaken_apu();
     // The kernel shows such a node where amdgpu drives no GPU, and there is nothing wrong with its processors: Debian's
     // library ends the program (`assert` in topology_sysfs_get_node_props), ours shows the CPU.
@@ -322,7 +268,7 @@ fn differences_are_those_that_we_want() -> Result<()> {
     for (name, release, machine, debians, our) in table {
         let dir = tempfile::tempdir().expect("a temporary directory");
         machines::write(machine, dir.path());
-        let [debian, ours] = release.both(Shown::Tree(dir.path()), "rocminfo")?;
+        let [debian, ours] = release.both(Shown::Tree(dir.path()), &["rocminfo"])?;
         debians.assert(&format!("{name}, Debian's library"), &debian);
         our.assert(&format!("{name}, our library"), &ours);
     }
@@ -335,12 +281,12 @@ fn differences_are_those_that_we_want() -> Result<()> {
 #[ignore = "needs captured trees: KFDVIRT_TOPOLOGIES=DIR"]
 fn rocminfo_prints_the_same_for_captured_trees() -> Result<()> {
     let dir = std::env::var_os("KFDVIRT_TOPOLOGIES").expect("KFDVIRT_TOPOLOGIES names a directory of trees");
-    let thirteen = Release::Thirteen(Root::trixie()?);
+    let thirteen = Release::thirteen()?;
     let mut accepted = 0;
     for entry in std::fs::read_dir(dir).expect("a directory of trees") {
         let tree = entry.expect("an entry").path();
         for (version, release) in [("5.2.3", &Release::Twelve), ("6.1.2", &thirteen)] {
-            let both = release.both(Shown::Tree(&tree), "rocminfo")?;
+            let both = release.both(Shown::Tree(&tree), &["rocminfo"])?;
             let what = format!("{}, {version}", tree.display());
             if both[0].status.success() && String::from_utf8_lossy(&both[0].stdout).contains("\nAgent ") {
                 assert_same(&what, &both);

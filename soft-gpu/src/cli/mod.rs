@@ -39,7 +39,7 @@ enum Command {
 /// Which machine, and whose KFD.
 #[derive(Debug, clap::Args)]
 pub struct MachineArgs {
-    /// Built-in machine: mi210, mi300x, rx7900xtx, two-gpu, small-bar or cpu-only
+    /// Built-in machine: mi210, mi300x, rx7900xtx, two-gpu, small-bar, mi210-private or cpu-only
     #[arg(long, value_name = "NAME", default_value_t)]
     pub profile: Profile,
     /// Topology tree to take the machine from instead (as in /sys/devices/virtual/kfd/kfd/topology)

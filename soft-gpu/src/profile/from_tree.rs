@@ -278,7 +278,12 @@ mod tests {
             let machine = profile.machine(Kernel::Linux7_3);
             let read = changed(profile, |_| {}).expect("a machine");
             assert_eq!(read.topology, machine.topology, "{profile}");
-            assert_eq!(read.gpus, machine.gpus, "{profile}");
+            let mut gpus = machine.gpus.clone();
+            // The files do not tell how much of a private heap is visible.
+            gpus.iter_mut()
+                .filter(|gpu| !gpu.vram.is_large_bar())
+                .for_each(|gpu| gpu.vram.visible = SMALL_BAR);
+            assert_eq!(read.gpus, gpus, "{profile}");
             assert_eq!(read.tree(), machine.tree(), "{profile}");
         }
     }

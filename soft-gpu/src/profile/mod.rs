@@ -97,18 +97,21 @@ pub enum Profile {
     TwoGpu,
     /// One MI210 of whose memory the CPU sees 256 MiB.
     SmallBar,
+    /// One MI210 of whose memory the CPU sees nothing, as a guest in guest-memory mode has it.
+    Mi210Private,
     /// No GPU.
     CpuOnly,
 }
 
 impl Profile {
     /// Every profile, in the order of the command line's help.
-    pub const ALL: [Profile; 6] = [
+    pub const ALL: [Profile; 7] = [
         Profile::Mi210,
         Profile::Mi300x,
         Profile::Rx7900xtx,
         Profile::TwoGpu,
         Profile::SmallBar,
+        Profile::Mi210Private,
         Profile::CpuOnly,
     ];
 
@@ -121,6 +124,7 @@ impl Profile {
             Profile::Rx7900xtx => "rx7900xtx",
             Profile::TwoGpu => "two-gpu",
             Profile::SmallBar => "small-bar",
+            Profile::Mi210Private => "mi210-private",
             Profile::CpuOnly => "cpu-only",
         }
     }
@@ -134,6 +138,7 @@ impl Profile {
             Profile::Rx7900xtx => "one Radeon RX 7900 XTX, queues scheduled by MES",
             Profile::TwoGpu => "two Instinct MI210 with an XGMI link",
             Profile::SmallBar => "one Instinct MI210 without large BAR: its memory is private",
+            Profile::Mi210Private => "one Instinct MI210 whose memory no CPU sees, as in a VM without window",
             Profile::CpuOnly => "no GPU",
         }
     }
@@ -157,9 +162,10 @@ impl Profile {
                 Builder::new(one_socket, kernel).gpu(gpu(0), 0, 0x6300).gpu(gpu(1), 0, 0x4300).build()
             }
             Profile::SmallBar => {
-                let mut gpu = serial(asics::mi210(), 0);
-                gpu.vram.visible = 256 << 20;
-                Builder::new(one_socket, kernel).gpu(gpu, 0, 0x6300).build()
+                Builder::new(one_socket, kernel).gpu(mi210_that_shows(256 << 20), 0, 0x6300).build()
+            }
+            Profile::Mi210Private => {
+                Builder::new(one_socket, kernel).gpu(mi210_that_shows(0), 0, 0x6300).build()
             }
             Profile::CpuOnly => Builder::new(one_socket, kernel).build(),
         }
@@ -169,6 +175,13 @@ impl Profile {
 /// A host with sockets of 16 processors and 64 GiB each.
 fn host(nodes: u32, mhz: u32) -> Host {
     Host { nodes, cores: 16, memory: 64 << 30, mhz, memory_mhz: 3200 }
+}
+
+/// An MI210 of whose memory the CPU sees so many bytes.
+fn mi210_that_shows(visible: u64) -> GpuSpec {
+    let mut gpu = serial(asics::mi210(), 0);
+    gpu.vram.visible = visible;
+    gpu
 }
 
 /// A made-up serial number that says so ("SOFT"), different for each GPU of a machine.
@@ -184,7 +197,9 @@ impl fmt::Display for Profile {
 
 /// A profile name that is not one of [`Profile::ALL`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown profile {0:?}: expected one of mi210, mi300x, rx7900xtx, two-gpu, small-bar, cpu-only")]
+#[error(
+    "unknown profile {0:?}: expected one of mi210, mi300x, rx7900xtx, two-gpu, small-bar, mi210-private, cpu-only"
+)]
 pub struct UnknownProfile(String);
 
 impl FromStr for Profile {

@@ -264,8 +264,14 @@ fn two_gpus_have_an_xgmi_link_both_ways() {
 
 /// `kfd_create_vcrat_image_gpu`: all memory in one private heap, and no link from the CPU.
 #[test]
-fn a_small_bar_hides_the_memory() {
-    let machine = machine(Profile::SmallBar);
+fn memory_that_is_not_all_visible_is_private() {
+    for profile in [Profile::SmallBar, Profile::Mi210Private] {
+        assert_memory_is_private(&machine(profile));
+    }
+    assert_eq!(machine(Profile::Mi210Private).gpus[0].vram.visible, 0);
+}
+
+fn assert_memory_is_private(machine: &Machine) {
     let gpu = machine.topology.node(1).expect("a GPU");
     assert_eq!((gpu.mem_banks.len(), gpu.mem_banks[0].heap_type), (1, 2));
     assert_eq!(gpu.mem_banks[0].size_in_bytes, 67_092_480 << 10);
