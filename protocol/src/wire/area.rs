@@ -28,6 +28,21 @@
 //! and sends a Wake unless another of its threads has one under way. So answers that a guest spins for cost no fence, however
 //! many of its threads sleep for others. By the time that the worker looks, `SLEEPS` may be that of the slot's next call: the
 //! Wake then completes for nothing, which is no harm.
+//!
+//! # Status
+//!
+//! | errno | the command was not executed because |
+//! |---|---|
+//! | `EPROTO` | its bytes are none of it, it came before HELLO, or is a second HELLO |
+//! | `EOPNOTSUPP` | its number is of no command |
+//! | `ENOENT` | there is no blob of that id, also after some seconds (a call can overtake the attachment) |
+//! | `EINVAL` | a value cannot be |
+//! | `EBUSY` | memory is registered that was to be unaliased |
+//! | `EEXIST` | there is something already |
+//! | `EAGAIN` | too many calls wait |
+//! | `ENOMEM` | a limit is reached |
+//! | `E2BIG` | the request is longer than its slot or blob, or there is no room for the answer (it *was* executed then) |
+//! | `EIO` | the context ends, or a bug |
 
 /// Bytes before the queue.
 pub const WORDS_BYTES: usize = 4096;

@@ -6,6 +6,29 @@
 //! wake a worker that sleeps ([`Kick`](submit::Submission::Kick)), and for a fence when the guest itself wants to sleep
 //! ([`Wake`](submit::Submission::Wake)).
 //!
+//! # Addresses and memory
+//!
+//! HELLO agrees on a range of addresses, which both sides keep free for the life of the context. An ALIAS makes a part of a
+//! blob the memory at some of them, so that an address in it means the same to the program, the host and the GPUs. Every
+//! address of an ioctl that is the GPU's ([`Reach::addresses`](crate::kfd::ioctl::Reach::addresses)) must lie in that range
+//! (`EINVAL`), and memory that is registered (userptr) must be aliased wholly (`EFAULT`). It cannot be unaliased before it
+//! is freed (`EBUSY`). A blob that loses its aliases after it was detached is released then, not before.
+//!
+//! What GET_PROCESS_APERTURES says of GPUVM is cut to the range. Memory of the host is not shown: buffers of VRAM and GTT
+//! have no place to be mapped, and VRAM that the CPU reaches cannot be had (`EINVAL`).
+//!
+//! # Order
+//!
+//! A call begins after every call that was answered before it was submitted. Calls that are under way at one time may be
+//! executed in any order and side by side, as those of several threads: those that take long
+//! ([`slow`](crate::kfd::ioctl::Reach::slow), [`blocking`](crate::kfd::ioctl::Reach::blocking)) do not delay others. Who needs an
+//! order waits for the answer.
+//!
+//! # Not supported
+//!
+//! An ioctl that a guest cannot have answers `EOPNOTSUPP`: whatever returns a descriptor or takes one that is no file of the
+//! context, shared virtual memory, checkpoints, profiling, and debugging unless the host allows it.
+//!
 //! Everything is little endian. What is called `reserved` is zero, and a decoder refuses anything else, so that it can get a
 //! meaning in a later version. Both sides take the other for hostile: each copies a message out before it looks at it, and
 //! believes no length.

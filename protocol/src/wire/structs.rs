@@ -177,7 +177,9 @@ uapi_structs! {
         pub addresses: Range,
     }
 
-    /// DOORBELLS: the guest's page for the doorbells of a GPU. The worker carries over what is stored there.
+    /// DOORBELLS: the guest's page for the doorbells of a GPU. The worker carries over what is stored there: it takes each
+    /// value out and leaves `0xff` bytes. A queue's doorbell stands at the offset that CREATE_QUEUE said, counted from the
+    /// place's base. A second one for the same place takes the place of the first.
     #[derive(zerocopy::Unaligned)]
     pub struct Doorbells: "kfdvirt_doorbells", 32 {
         /// Number of the open `/dev/kfd`.

@@ -217,6 +217,11 @@ impl FlatWrites {
         self.list.is_empty()
     }
 
+    /// Each write, for whoever has to change what the device says on the way: its address and its bytes.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (u64, &mut [u8])> {
+        self.list.iter_mut().map(|(addr, data)| (*addr, data.as_mut_slice()))
+    }
+
     /// First byte of the last write, and the byte after it.
     fn last_end(&self) -> Option<(u64, u64)> {
         let (addr, data) = self.list.last()?;

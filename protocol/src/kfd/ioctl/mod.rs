@@ -26,8 +26,8 @@ mod ops;
 mod table;
 
 pub use model::{
-    Beyond, Bound, Decl, Direction, Extent, Family, FdField, FdPlace, FieldRef, Flow, Kernels, Length,
-    Manner, Op, Ops, Pointer, Reach, Reaches, SharedRange, Stride, Tail, When,
+    AddressField, Beyond, Bound, Decl, Direction, Extent, Family, FdField, FdPlace, FieldRef, Flow, Kernels,
+    Length, Manner, Op, Ops, Pointer, Reach, Reaches, SharedRange, Stride, Tail, When,
 };
 pub use table::Ioctl;
 

@@ -299,6 +299,30 @@ impl SharedRange {
     }
 }
 
+/// A field with an address of the GPU's address space, which KFD neither reads nor writes through in the call.
+///
+/// In ROCm such an address is the program's own as well. Whoever confines a program to a range of addresses (the host of a
+/// VM) checks these fields beside [`Reach::shared`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AddressField {
+    /// Field that holds the address.
+    pub addr: FieldRef,
+    /// Field that holds the length in bytes; `None` where the call does not tell it.
+    pub len: Option<FieldRef>,
+    /// Whether 0 stands for no address.
+    pub optional: bool,
+}
+
+impl AddressField {
+    /// The range in a call with these arguments, at least one byte long; `None` if the call names none.
+    #[must_use]
+    pub fn extent(&self, args: &[u8]) -> Option<Extent> {
+        let addr = self.addr.get(args);
+        let len = self.len.map_or(1, |len| len.get(args).max(1));
+        (addr != 0 || !self.optional).then_some(Extent { addr, len })
+    }
+}
+
 /// A condition on the arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
@@ -331,6 +355,8 @@ pub struct Reach {
     pub fds: &'static [FdField],
     /// Memory that stays shared.
     pub shared: &'static [SharedRange],
+    /// Addresses that are the GPU's.
+    pub addresses: &'static [AddressField],
     /// It may sleep until somebody else does something.
     pub blocking: bool,
     /// It may wait for the hardware or move much memory, and then takes milliseconds.
@@ -339,7 +365,8 @@ pub struct Reach {
 
 impl Reach {
     /// Nothing, and at once.
-    pub const NONE: Reach = Reach { pointers: &[], fds: &[], shared: &[], blocking: false, slow: false };
+    pub const NONE: Reach =
+        Reach { pointers: &[], fds: &[], shared: &[], addresses: &[], blocking: false, slow: false };
 }
 
 /// An argument that selects an operation, each with a layout of its own.

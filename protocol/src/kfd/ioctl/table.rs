@@ -1,8 +1,8 @@
 //! The table itself.
 
 use super::model::{
-    Beyond, Bound, Decl, Direction, FdField, FdPlace, FieldRef, Flow, Kernels, Length, Pointer, Reach,
-    SharedRange, Stride, Tail, When,
+    AddressField, Beyond, Bound, Decl, Direction, FdField, FdPlace, FieldRef, Flow, Kernels, Length, Pointer,
+    Reach, SharedRange, Stride, Tail, When,
 };
 use super::ops::{self, MAX_GPUS, bytes};
 use crate::Errno;
@@ -92,6 +92,21 @@ const fn words_out(addr: FieldRef, count: FieldRef, max: u64) -> Pointer {
     }
 }
 
+/// An address with a length in the arguments.
+const fn range(addr: FieldRef, len: FieldRef) -> AddressField {
+    AddressField { addr, len: Some(len), optional: false }
+}
+
+/// An address whose length KFD knows.
+const fn address(addr: FieldRef) -> AddressField {
+    AddressField { addr, len: None, optional: false }
+}
+
+/// The same, but 0 stands for none.
+const fn optional(address: AddressField) -> AddressField {
+    AddressField { optional: true, ..address }
+}
+
 const fn fd(field: FieldRef, flow: Flow) -> FdField {
     FdField { place: FdPlace::Args(field), flow }
 }
@@ -100,17 +115,53 @@ kfd_ioctls! {
     /// Version of the interface.
     GetVersion: "GET_VERSION", 0x01, Read, GetVersionArgs, Both, 0;
     /// Creates a user mode queue. The addresses are GPU addresses of buffers that KFD knows.
-    CreateQueue: "CREATE_QUEUE", 0x02, ReadWrite, CreateQueueArgs, Both, 0 { reach: SLOW };
+    CreateQueue: "CREATE_QUEUE", 0x02, ReadWrite, CreateQueueArgs, Both, 0 {
+        reach: Reach {
+            addresses: &[
+                range(
+                    FieldRef::of::<CreateQueueArgs>("ring_base_address"),
+                    FieldRef::of::<CreateQueueArgs>("ring_size"),
+                ),
+                address(FieldRef::of::<CreateQueueArgs>("write_pointer_address")),
+                address(FieldRef::of::<CreateQueueArgs>("read_pointer_address")),
+                optional(range(
+                    FieldRef::of::<CreateQueueArgs>("eop_buffer_address"),
+                    FieldRef::of::<CreateQueueArgs>("eop_buffer_size"),
+                )),
+                optional(range(
+                    FieldRef::of::<CreateQueueArgs>("ctx_save_restore_address"),
+                    FieldRef::of::<CreateQueueArgs>("ctx_save_restore_size"),
+                )),
+            ],
+            ..SLOW
+        },
+    };
     /// Destroys a queue, after it has been preempted.
     DestroyQueue: "DESTROY_QUEUE", 0x03, ReadWrite, DestroyQueueArgs, Both, 0 { reach: SLOW };
     /// Cache policy of the default and of an alternate aperture.
-    SetMemoryPolicy: "SET_MEMORY_POLICY", 0x04, Write, SetMemoryPolicyArgs, Both, 0;
+    SetMemoryPolicy: "SET_MEMORY_POLICY", 0x04, Write, SetMemoryPolicyArgs, Both, 0 {
+        reach: Reach {
+            addresses: &[optional(range(
+                FieldRef::of::<SetMemoryPolicyArgs>("alternate_aperture_base"),
+                FieldRef::of::<SetMemoryPolicyArgs>("alternate_aperture_size"),
+            ))],
+            ..Reach::NONE
+        },
+    };
     /// GPU, CPU and system clocks at one moment.
     GetClockCounters: "GET_CLOCK_COUNTERS", 0x05, ReadWrite, GetClockCountersArgs, Both, 0;
     /// Apertures of up to seven GPUs, in the argument struct.
     GetProcessApertures: "GET_PROCESS_APERTURES", 0x06, Read, GetProcessAperturesArgs, Both, 0;
     /// Changes ring, share and priority of a queue; a ring of size 0 stops it.
-    UpdateQueue: "UPDATE_QUEUE", 0x07, Write, UpdateQueueArgs, Both, 0 { reach: SLOW };
+    UpdateQueue: "UPDATE_QUEUE", 0x07, Write, UpdateQueueArgs, Both, 0 {
+        reach: Reach {
+            addresses: &[optional(range(
+                FieldRef::of::<UpdateQueueArgs>("ring_base_address"),
+                FieldRef::of::<UpdateQueueArgs>("ring_size"),
+            ))],
+            ..SLOW
+        },
+    };
     /// Creates an event.
     CreateEvent: "CREATE_EVENT", 0x08, ReadWrite, CreateEventArgs, Both, 0;
     /// Destroys an event; waits on it fail.
@@ -147,7 +198,12 @@ kfd_ioctls! {
     /// Always `EPERM`; its pointer is never touched.
     DbgWaveControlDeprecated: "DBG_WAVE_CONTROL_DEPRECATED", 0x10, Write, DbgWaveControlArgs, Both, 0;
     /// Address of the scratch aperture for GPUs whose VMIDs the scheduler does not manage.
-    SetScratchBackingVa: "SET_SCRATCH_BACKING_VA", 0x11, ReadWrite, SetScratchBackingVaArgs, Both, 0;
+    SetScratchBackingVa: "SET_SCRATCH_BACKING_VA", 0x11, ReadWrite, SetScratchBackingVaArgs, Both, 0 {
+        reach: Reach {
+            addresses: &[optional(address(FieldRef::of::<SetScratchBackingVaArgs>("va_addr")))],
+            ..Reach::NONE
+        },
+    };
     /// Tiling registers of a GPU.
     GetTileConfig: "GET_TILE_CONFIG", 0x12, ReadWrite, GetTileConfigArgs, Both, 0 {
         reach: Reach {
@@ -168,7 +224,15 @@ kfd_ioctls! {
         },
     };
     /// Trap handler of the process on one GPU. The addresses are GPU addresses.
-    SetTrapHandler: "SET_TRAP_HANDLER", 0x13, Write, SetTrapHandlerArgs, Both, 0;
+    SetTrapHandler: "SET_TRAP_HANDLER", 0x13, Write, SetTrapHandlerArgs, Both, 0 {
+        reach: Reach {
+            addresses: &[
+                optional(address(FieldRef::of::<SetTrapHandlerArgs>("tba_addr"))),
+                optional(address(FieldRef::of::<SetTrapHandlerArgs>("tma_addr"))),
+            ],
+            ..Reach::NONE
+        },
+    };
     /// Apertures of all GPUs, or with a count of 0 their number.
     GetProcessAperturesNew: "GET_PROCESS_APERTURES_NEW", 0x14, ReadWrite, GetProcessAperturesNewArgs, Both, 0 {
         reach: Reach {
@@ -201,6 +265,10 @@ kfd_ioctls! {
                 len: FieldRef::of::<AllocMemoryOfGpuArgs>("size"),
                 when: When::Bits(FieldRef::of::<AllocMemoryOfGpuArgs>("flags"), USERPTR),
             }],
+            addresses: &[range(
+                FieldRef::of::<AllocMemoryOfGpuArgs>("va_addr"),
+                FieldRef::of::<AllocMemoryOfGpuArgs>("size"),
+            )],
             ..Reach::NONE
         },
     };
@@ -277,6 +345,7 @@ kfd_ioctls! {
     ImportDmabuf: "IMPORT_DMABUF", 0x1d, ReadWrite, ImportDmabufArgs, Both, 0 {
         reach: Reach {
             fds: &[fd(FieldRef::of::<ImportDmabufArgs>("dmabuf_fd"), Flow::In)],
+            addresses: &[address(FieldRef::of::<ImportDmabufArgs>("va_addr"))],
             ..Reach::NONE
         },
     };
@@ -324,7 +393,12 @@ kfd_ioctls! {
     /// Performance counters and power limits.
     Profiler: "PROFILER", 0x28, ReadWrite, ProfilerArgs, Mainline, 23 { ops: Some(&ops::PROFILER) };
     /// Maps memory that another process exported.
-    IpcImportHandle: "IPC_IMPORT_HANDLE", 0x80, ReadWrite, IpcImportHandleArgs, Rocm, 0;
+    IpcImportHandle: "IPC_IMPORT_HANDLE", 0x80, ReadWrite, IpcImportHandleArgs, Rocm, 0 {
+        reach: Reach {
+            addresses: &[address(FieldRef::of::<IpcImportHandleArgs>("va_addr"))],
+            ..Reach::NONE
+        },
+    };
     /// Makes a handle by which another process maps memory.
     IpcExportHandle: "IPC_EXPORT_HANDLE", 0x81, ReadWrite, IpcExportHandleArgs, Rocm, 0;
     /// Copies between the GPU-mapped memory of two processes. The ranges in the arrays are GPU addresses of

@@ -233,3 +233,34 @@ fn the_manner_of_a_call_is_known_by_its_request() {
         assert_eq!(Ioctl::manner_of(request), Manner::Plain, "{request:#x}");
     }
 }
+
+/// The uapi names such fields with `addr` or `base`, or calls them pointers; those that are not the GPU's are named here.
+#[test]
+fn every_address_of_the_gpu_is_declared() {
+    // A pointer of the program's, and what every operation of SVM names.
+    let others = [("AMDKFD_IOC_GET_QUEUE_WAVE_STATE", "ctl_stack_address"), ("AMDKFD_IOC_SVM", "start_addr")];
+    for ioctl in Ioctl::ALL {
+        let decl = ioctl.decl();
+        let declared = |name: &str| decl.reach.addresses.iter().any(|field| field.addr.name == name);
+        for field in decl.args.fields.iter().filter(|field| field.size == 8) {
+            let named = field.name.contains("addr") || field.name.ends_with("_base");
+            if named && !others.contains(&(decl.name, field.name)) {
+                assert!(declared(field.name), "{}: {}", decl.name, field.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn an_address_that_may_be_missing_is_no_range_then() {
+    let field =
+        Ioctl::CreateQueue.decl().reach.addresses.iter().find(|f| f.addr.name == "eop_buffer_address");
+    let field = field.expect("declared");
+    assert_eq!(field.extent(&[]), None);
+    let args = args_with(Ioctl::CreateQueue, &[("eop_buffer_address", 0x1000)]);
+    assert_eq!(field.extent(&args), Some(Extent { addr: 0x1000, len: 1 }));
+    let args = args_with(Ioctl::CreateQueue, &[("eop_buffer_address", 0x1000), ("eop_buffer_size", 4096)]);
+    assert_eq!(field.extent(&args), Some(Extent { addr: 0x1000, len: 4096 }));
+    let va = Ioctl::AllocMemoryOfGpu.decl().reach.addresses[0];
+    assert_eq!(va.extent(&[]), Some(Extent { addr: 0, len: 1 }));
+}
