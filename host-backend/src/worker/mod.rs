@@ -4,6 +4,7 @@
 //! context and no other. It knows the guest's memory only as the pieces of its context's blobs. The device process, for
 //! its part, takes a worker for hostile ([`crate::workers`]).
 
+pub mod jail;
 mod link;
 pub mod process;
 mod refuses;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 
 pub use link::{Done, Released, RunError, run};
 pub use refuses::Refuses;
-pub use start::{StartError, start};
+pub use start::{StartError, end_with, start};
 
 /// A blob of guest memory as the worker gets it: where its bytes are in which files.
 #[derive(Clone, Debug)]

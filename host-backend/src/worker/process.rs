@@ -6,7 +6,8 @@ use std::sync::Arc;
 use clap::Parser;
 use rustix::process::Pid;
 
-use super::{Executor, Refuses, run, start};
+use super::jail::{self, Policy};
+use super::{Executor, Refuses, end_with, run, start};
 use crate::gpu::{Gpu, GpuArgs};
 use crate::link::FromWorker;
 use crate::workers::Program;
@@ -66,11 +67,20 @@ fn execute(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
     let daemon = Pid::from_raw(args.daemon).ok_or("--daemon is no process")?;
     // SAFETY: this is the first thing that the process does; it has opened nothing.
     let socket = unsafe { start(daemon) }?;
-    let executor = executor(&args.gpu.choice()).inspect_err(|error| {
+    let executor = prepare(daemon, &args.gpu.choice()).inspect_err(|error| {
         // If the daemon does not hear it, it sees the end.
         drop(FromWorker::failed(error).send(&socket));
     })?;
     Ok(run(socket, executor)?)
+}
+
+/// Opens the GPU, and locks the process in.
+fn prepare(daemon: Pid, gpu: &Gpu) -> Result<Arc<dyn Executor>, Box<dyn std::error::Error>> {
+    jail::leave()?;
+    end_with(daemon)?;
+    let executor = executor(gpu)?;
+    jail::lock(&Policy::of(gpu))?;
+    Ok(executor)
 }
 
 /// Opens the GPU.

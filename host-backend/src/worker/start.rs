@@ -50,8 +50,11 @@ pub unsafe fn start(daemon: Pid) -> Result<OwnedFd, StartError> {
     Ok(socket)
 }
 
-/// This process is killed when its parent, which must be `daemon`, ends.
-pub(super) fn end_with(daemon: Pid) -> Result<(), StartError> {
+/// This process is killed when its parent, which must be `daemon`, ends. The kernel forgets it where privileges change.
+///
+/// # Errors
+/// When the parent has ended already.
+pub fn end_with(daemon: Pid) -> Result<(), StartError> {
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|errno| StartError::Call("ask to end with the daemon", errno))?;
     // It may have ended before the request.

@@ -23,12 +23,13 @@ pub struct Program {
 impl Program {
     /// The program of this process, with these arguments. It is found even when its file was replaced meanwhile.
     pub fn own(args: impl IntoIterator<Item = impl Into<OsString>>) -> Program {
+        Program::at("/proc/self/exe", args)
+    }
+
+    /// The program in this file, with these arguments.
+    pub fn at(path: impl Into<PathBuf>, args: impl IntoIterator<Item = impl Into<OsString>>) -> Program {
         let env = ENVIRONMENT.iter().filter_map(|name| Some((OsString::from(name), std::env::var_os(name)?)));
-        Program {
-            path: PathBuf::from("/proc/self/exe"),
-            args: args.into_iter().map(Into::into).collect(),
-            env: env.collect(),
-        }
+        Program { path: path.into(), args: args.into_iter().map(Into::into).collect(), env: env.collect() }
     }
 
     /// With this variable in the environment.

@@ -7,6 +7,7 @@ mod support;
 mod use_of_blobs;
 
 use support::{Mode, Rig};
+use vhost_device_kfd::workers::{Bounds, Program};
 
 #[test]
 fn a_worker_executes_what_its_context_submits() {
@@ -35,6 +36,27 @@ fn a_worker_has_only_what_it_was_given() {
     // It looks itself: descriptors, environment, working directory.
     rig.submit_ok(1, b"look");
     rig.destroy(1);
+}
+
+#[test]
+fn the_daemons_own_workers_are_locked_in() {
+    let daemon = format!("--daemon={}", std::process::id());
+    let program = Program::at(env!("CARGO_BIN_EXE_vhost-device-kfd"), ["worker", &daemon]);
+    let mut rig = Rig::of(program, Bounds::default());
+    rig.vm.create_context(1);
+    rig.attach(1, 4, crate::support::BLOBS, 0x4000);
+    // No command of the wire: it is refused, and the worker lives.
+    rig.submit_fails(1, b"what is this");
+    let children = support::children_with("worker");
+    let status = std::fs::read_to_string(format!("/proc/{}/status", children[0])).expect("it runs");
+    for line in ["NoNewPrivs:\t1", "Seccomp:\t2", "CapEff:\t0000000000000000", "Threads:\t1"] {
+        assert!(status.contains(line), "{line} is not in {status}");
+    }
+    rig.vm.ok(1, protocol::virtio_gpu::Command::CtxDetachResource { resource_id: 4 });
+    rig.vm.ok(0, protocol::virtio_gpu::Command::ResourceUnref { resource_id: 4 });
+    rig.destroy(1);
+    assert_eq!(rig.metrics.deaths.load(std::sync::atomic::Ordering::Relaxed), 0);
+    rig.assert_clean();
 }
 
 #[test]

@@ -134,3 +134,15 @@ pub fn is_running(pid: u32) -> bool {
 pub fn wait_until_gone(pid: u32) {
     wait_for("a process to end", || !is_running(pid));
 }
+
+/// Children of this process whose first argument is this.
+pub fn children_with(argument: &str) -> Vec<u32> {
+    let own = format!("PPid:\t{}\n", std::process::id());
+    let processes = std::fs::read_dir("/proc").expect("a directory").filter_map(|entry| {
+        let pid: u32 = entry.ok()?.file_name().to_str()?.parse().ok()?;
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let line = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).ok()?;
+        (status.contains(&own) && line.split('\0').nth(1) == Some(argument)).then_some(pid)
+    });
+    processes.collect()
+}
