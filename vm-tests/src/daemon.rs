@@ -1,6 +1,6 @@
 //! The host's daemon, `vhost-device-kfd`, as a process.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{Read, Seek};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -65,6 +65,46 @@ impl Daemon {
         self.log.rewind().map_err(Error::system("read the daemon's log"))?;
         self.log.read_to_string(&mut text).map_err(Error::system("read the daemon's log"))?;
         Ok(text)
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The process ids of its workers, one for each context of the guest.
+    ///
+    /// # Errors
+    /// If the system does not tell, or the daemon has ended.
+    pub fn workers(&self) -> Result<Vec<u32>> {
+        let tasks = PathBuf::from(format!("/proc/{}/task", self.pid()));
+        let threads = fs::read_dir(&tasks).map_err(Error::file("list", &tasks))?;
+        let mut workers = Vec::new();
+        for thread in threads.filter_map(std::result::Result::ok) {
+            // A thread may end between the two looks.
+            let children = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+            workers.extend(children.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
+        }
+        Ok(workers)
+    }
+
+    /// Waits until as many workers are there.
+    ///
+    /// # Errors
+    /// If there are others when the time is over; the error holds what the daemon says.
+    pub fn wait_for_workers(&mut self, count: usize, timeout: Duration) -> Result<()> {
+        let start = Instant::now();
+        loop {
+            let workers = self.workers()?;
+            if workers.len() == count {
+                return Ok(());
+            }
+            if start.elapsed() > timeout {
+                let what = format!("after {timeout:?} there are the workers {workers:?} and not {count}");
+                return Err(Error::Guest { what, console: self.log()? });
+            }
+            thread::sleep(PAUSE);
+        }
     }
 
     /// Waits for its end, which comes with that of its VM.

@@ -24,10 +24,28 @@ const MODULES: &str = "/lib/modules";
 pub struct Contents {
     /// Modules that the guest can load, with what they need.
     pub modules: Vec<String>,
+    /// The same, where the kernel has them.
+    pub optional_modules: Vec<String>,
     /// Files: (path in the guest, file of the host). The permission bits are kept.
     pub files: Vec<(String, PathBuf)>,
     /// Programs of the host, put at `/bin/NAME`, with the libraries that they need at the host's paths.
     pub programs: Vec<PathBuf>,
+}
+
+impl Contents {
+    /// The modules that are loaded at boot, in order.
+    ///
+    /// # Errors
+    /// If the lists of the kernel cannot be read.
+    pub fn modules_of(&self, kernel: &Kernel) -> Result<Vec<&str>> {
+        let mut names: Vec<&str> = self.modules.iter().map(String::as_str).collect();
+        for name in &self.optional_modules {
+            if kernel.has(name)? {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
 }
 
 /// The initramfs as a memfd: it ends with its last descriptor.
@@ -44,7 +62,7 @@ pub fn build(kernel: &Kernel, contents: &Contents) -> Result<File> {
     // The kernel opens it for the first process, before anything can be mounted.
     archive.character_device("dev/console", 0o600, (5, 1)).map_err(failed())?;
     add(&mut archive, "/init", &programs::static_bin("agent")?)?;
-    for file in modules(kernel, &contents.modules)? {
+    for file in modules(kernel, contents.modules_of(kernel)?)? {
         archive.file(&guest_module(&file), 0o644, &read_module(&file)?).map_err(failed())?;
     }
     for (path, file) in files(contents)? {
@@ -62,8 +80,8 @@ pub fn guest_module(file: &Path) -> String {
     format!("{MODULES}/{}.ko", module_name(&file.to_string_lossy()))
 }
 
-fn modules(kernel: &Kernel, names: &[String]) -> Result<BTreeSet<PathBuf>> {
-    let orders = names.iter().map(|name| kernel.load_order(name)).collect::<Result<Vec<_>>>()?;
+fn modules(kernel: &Kernel, names: Vec<&str>) -> Result<BTreeSet<PathBuf>> {
+    let orders = names.into_iter().map(|name| kernel.load_order(name)).collect::<Result<Vec<_>>>()?;
     Ok(orders.into_iter().flatten().collect())
 }
 

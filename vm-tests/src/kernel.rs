@@ -80,6 +80,17 @@ impl Kernel {
         self.image.clone()
     }
 
+    /// Whether it has this module, as a file or built in.
+    ///
+    /// # Errors
+    /// If its lists cannot be read.
+    pub(crate) fn has(&self, module: &str) -> Result<bool> {
+        match self.load_order(module) {
+            Err(Error::NoModule { .. }) => Ok(false),
+            found => found.map(|_| true),
+        }
+    }
+
     /// The files of a module and of all that it needs, in the order in which they must be loaded.
     ///
     /// Empty for a module that is built into the kernel.

@@ -13,6 +13,7 @@
 //! - [`Vm`] is a guest with Debian's stock kernel and a small initramfs under QEMU. Its first process is our
 //!   agent (`src/bin/agent`), which speaks the protocol of [`wire`] over a virtio serial port.
 //! - [`Root`] is a Debian root directory, entered with `bwrap`, or given to a guest as a disk.
+//! - [`RocmGuest`] is a guest with Debian 13's ROCm, our library and the GPU of a daemon on the host.
 //! - [`Release`] runs Debian 12's and 13's programs under `softgpu run`.
 //! - [`Cache`] keeps what is slow to make, keyed by its recipe and the versions of the packages in it.
 //! - [`programs`] builds what runs inside: static Rust programs, C programs, and the libraries of a program.
@@ -30,6 +31,8 @@ pub mod wire;
 mod apt;
 #[cfg(feature = "harness")]
 mod cache;
+#[cfg(feature = "harness")]
+pub mod checks;
 #[cfg(feature = "harness")]
 pub mod command;
 #[cfg(feature = "harness")]
@@ -51,6 +54,8 @@ mod qemu;
 #[cfg(feature = "harness")]
 mod release;
 #[cfg(feature = "harness")]
+mod rocm_guest;
+#[cfg(feature = "harness")]
 mod root;
 #[cfg(feature = "harness")]
 mod vm;
@@ -63,6 +68,7 @@ pub use {
     kernel::Kernel,
     qemu::{Accelerator, Emulator},
     release::{Release, Shown},
+    rocm_guest::RocmGuest,
     root::{NOBODY, Root, RootCommand},
     vm::{Config, Output, Run, Vm},
 };

@@ -108,10 +108,11 @@ impl Config {
     pub fn root(mut self, root: &Root) -> Result<Self> {
         self.disks.push(Disk { image: root.image()?, serial: root.name().to_owned() });
         self.roots.push(root.name().to_owned());
-        // ext4 asks the kernel's crypto layer for crc32c by name, so it is in no dependency list.
-        for module in ["virtio_blk", "crc32c_generic", "ext4"] {
+        for module in ["virtio_blk", "ext4"] {
             self = self.module(module);
         }
+        // ext4 of 6.12 asks the kernel's crypto layer for crc32c by name, so it is in no dependency list; later ones call it.
+        self.contents.optional_modules.push("crc32c_generic".to_owned());
         Ok(self)
     }
 
@@ -239,7 +240,7 @@ impl Vm {
             Reply::Hello { version: wire::VERSION, kernel } => log::info!("the guest runs Linux {kernel}"),
             other => return Err(vm.failed(format!("The guest's agent began with {other:?}"))),
         }
-        for module in &config.contents.modules {
+        for module in config.contents.modules_of(&config.kernel)? {
             vm.modprobe(module)?;
         }
         for root in &config.roots {
@@ -322,6 +323,12 @@ impl Vm {
         sent.map_err(|error| self.failed(format!("Failed to tell the guest to switch off: {error}")))?;
         let status = self.qemu.wait(SHORT)?;
         if status.success() { Ok(()) } else { Err(self.failed(format!("QEMU ended with {status}"))) }
+    }
+
+    /// The name for [`Vm::put`] and [`Vm::get`] of a file inside a root that [`Config::root`] gave to the guest.
+    #[must_use]
+    pub fn inside(root: &Root, path: &str) -> String {
+        format!("{ROOTS}/{}/{}", root.name(), path.trim_start_matches('/'))
     }
 
     /// The process id of its QEMU.

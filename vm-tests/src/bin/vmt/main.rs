@@ -1,11 +1,16 @@
 //! `vmt`: the harness by hand.
 
+mod demo;
 mod measure;
 
-use std::{path::PathBuf, process::ExitCode, time::Instant};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::{Duration, Instant},
+};
 
 use clap::{Parser, Subcommand};
-use vm_tests::{Config, Error, Kernel, Root, RootCommand, Run, Vm, programs, wire::End};
+use vm_tests::{Config, Error, Kernel, Output, RocmGuest, Root, RootCommand, Run, Vm, programs, wire::End};
 
 /// Makes and uses the virtual machines and Debian roots of the tests.
 #[derive(Parser)]
@@ -19,6 +24,17 @@ struct Cli {
 enum Verb {
     /// Make everything that the tests keep in the cache, and print where it is and how long it took.
     Warm,
+    /// Fetch the kernels, roots and QEMU that guests are made of, and print where they are and how long it took.
+    Fetch,
+    /// Show a person a GPU in a virtual machine: rocminfo, clinfo, and copies that are checked.
+    Demo {
+        /// Which of Debian's kernels: 6.12, or the newest 7.
+        #[arg(long, value_parser = ["6.12", "7"], default_value = "6.12")]
+        kernel: String,
+        /// What vhost-device-kfd's option --gpu says.
+        #[arg(long, default_value = "soft:mi210")]
+        gpu: String,
+    },
     /// Measure what TIME_BUDGET.md lists, and print its rows. Cold with an empty XDG_CACHE_HOME.
     Measure,
     /// Print the directory of a Debian root, making it if needed.
@@ -39,8 +55,29 @@ enum Verb {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         argv: Vec<String>,
     },
+    /// Boot a guest with Debian 13's ROCm and our library on a software GPU of the host, and run a program in it.
+    Gpu {
+        /// Which of Debian's kernels: 6.12, or the newest 7.
+        #[arg(long, value_parser = ["6.12", "7"], default_value = "6.12")]
+        kernel: String,
+        /// What vhost-device-kfd's option --gpu says.
+        #[arg(long, default_value = "soft:mi210")]
+        gpu: String,
+        /// Put this program of the host into the guest's PATH.
+        #[arg(long)]
+        program: Vec<PathBuf>,
+        /// Seconds that the program may take.
+        #[arg(long, default_value_t = 300)]
+        seconds: u64,
+        /// The program of Debian 13, or one of --program, and its arguments.
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        argv: Vec<String>,
+    },
     /// Boot a guest with the stock kernel, run a program of the host or of a root in it, and print its output.
     Boot {
+        /// Which of Debian's kernels: 6.12, or the newest 7.
+        #[arg(long, value_parser = ["6.12", "7"], default_value = "6.12")]
+        kernel: String,
         /// Load this kernel module.
         #[arg(long)]
         module: Vec<String>,
@@ -74,6 +111,10 @@ impl Verb {
     fn run(self) -> Result<ExitCode, Error> {
         match self {
             Self::Warm => warm(),
+            Self::Fetch => fetch(&mut Made::now()).map(|_| ExitCode::SUCCESS),
+            Self::Demo { kernel, gpu } => {
+                demo::demo(kernel_named(&kernel)?, &gpu).map(|()| ExitCode::SUCCESS)
+            }
             Self::Measure => measure::measure().map(|()| ExitCode::SUCCESS),
             Self::Root { name } => {
                 let root = if name == "qemu" { Root::qemu() } else { Root::trixie() };
@@ -81,8 +122,13 @@ impl Verb {
                 Ok(ExitCode::SUCCESS)
             }
             Self::Enter { uid, bind, argv } => enter(uid, &bind, &argv),
-            Self::Boot { module, trixie, program, memory, argv } => {
+            Self::Gpu { kernel, gpu, program, seconds, argv } => {
+                let run = Run::new(argv).timeout(Duration::from_secs(seconds));
+                with_gpu(kernel_named(&kernel)?, &gpu, &program, run)
+            }
+            Self::Boot { kernel, module, trixie, program, memory, argv } => {
                 let mut config = Config::stock()?.memory_mib(memory);
+                config.kernel = kernel_named(&kernel)?;
                 config = module.iter().fold(config, |config, module| config.module(module));
                 config = program.iter().fold(config, |config, program| config.program(program));
                 boot(config, trixie, argv)
@@ -91,20 +137,36 @@ impl Verb {
     }
 }
 
-/// Makes one thing after the other, each with its time.
-fn warm() -> Result<ExitCode, Error> {
-    let mut start = Instant::now();
-    let mut made = |what: &str, path: PathBuf| {
-        println!("{:6.1} s  {what}: {}", start.elapsed().as_secs_f64(), path.display());
-        start = Instant::now();
-    };
-    made("kernel", Kernel::stock()?.image());
-    made("kernel 7.x", Kernel::newest_7()?.image());
+/// Says of one thing after the other where it is and how long it took.
+struct Made(Instant);
+
+impl Made {
+    fn now() -> Self {
+        Self(Instant::now())
+    }
+
+    fn say(&mut self, what: &str, path: &Path) {
+        println!("{:6.1} s  {what}: {}", self.0.elapsed().as_secs_f64(), path.display());
+        self.0 = Instant::now();
+    }
+}
+
+/// What comes from Debian's archive.
+fn fetch(made: &mut Made) -> Result<Root, Error> {
+    made.say("kernel", &Kernel::stock()?.image());
+    made.say("kernel 7.x", &Kernel::newest_7()?.image());
     let root = Root::trixie()?;
-    made("Debian 13 root", root.dir().to_owned());
-    made("Debian 13 disk image", root.image()?);
-    made("newest QEMU", Root::qemu()?.dir().to_owned());
-    made("static agent", programs::static_bin("agent")?);
+    made.say("Debian 13 root", root.dir());
+    made.say("newest QEMU", Root::qemu()?.dir());
+    Ok(root)
+}
+
+/// That, and what is made of it.
+fn warm() -> Result<ExitCode, Error> {
+    let mut made = Made::now();
+    let root = fetch(&mut made)?;
+    made.say("Debian 13 disk image", &root.image()?);
+    made.say("static agent", &programs::static_bin("agent")?);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -132,13 +194,35 @@ fn boot(config: Config, trixie: bool, argv: Vec<String>) -> Result<ExitCode, Err
     log::info!("booted in {:.1} s", start.elapsed().as_secs_f64());
     let start = Instant::now();
     let output = vm.run(&run)?;
+    Ok(show(&output, start))
+}
+
+fn with_gpu(kernel: Kernel, gpu: &str, programs: &[PathBuf], run: Run) -> Result<ExitCode, Error> {
+    let mut guest = RocmGuest::boot(kernel, gpu, |what| log::info!("{what}"))?;
+    for program in programs {
+        guest.program(program)?;
+    }
+    let start = Instant::now();
+    let output = guest.run(run)?;
+    let code = show(&output, start);
+    guest.power_off()?;
+    Ok(code)
+}
+
+/// Debian's kernel of this name.
+fn kernel_named(name: &str) -> Result<Kernel, Error> {
+    if name == "7" { Kernel::newest_7() } else { Kernel::stock() }
+}
+
+/// Prints what the program printed, and makes its end ours.
+fn show(output: &Output, start: Instant) -> ExitCode {
     log::info!("the program ended with {:?} after {:.1} s", output.end, start.elapsed().as_secs_f64());
     print!("{}", output.stdout);
     eprint!("{}", output.stderr);
     match output.end {
-        End::Status(status) => Ok(exit_code(status)),
-        End::Signal(signal) => Ok(exit_code(128 + signal)),
-        End::TimedOut => Ok(ExitCode::FAILURE),
+        End::Status(status) => exit_code(status),
+        End::Signal(signal) => exit_code(128 + signal),
+        End::TimedOut => ExitCode::FAILURE,
     }
 }
 

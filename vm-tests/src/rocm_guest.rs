@@ -1,0 +1,106 @@
+//! A guest as a user of the project has it: stock kernel and driver, Debian 13's ROCm, and our library.
+
+use std::{fs, path::Path};
+
+use crate::{Config, Daemon, Error, Kernel, Output, Result, Root, Run, Vm, programs};
+
+/// The guest's memory in MiB: eight processes with buffers of some MiB each, and save areas of 61 MiB.
+const MEMORY_MIB: u32 = 3072;
+/// Where our library lies in the guest's root; nothing of Debian's is replaced.
+const LIBRARY: &str = "/run/kfdvirt";
+/// Where our programs lie there.
+const PROGRAMS: &str = "/run/kfdvirt/bin";
+const PATH: &str = "/run/kfdvirt/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// rocminfo looks whether amdgpu is loaded and opens /dev/kfd, though it asks neither for anything. From 7.2 on the kernel's
+/// KFD cannot be opened without a GPU of its own: then the render node stands in for it.
+const FOR_ROCMINFO: &str =
+    "if ! (: <>/dev/kfd) 2>/dev/null; then mount --bind /dev/dri/renderD128 /dev/kfd; fi";
+
+/// A guest with Debian 13's ROCm, our `libhsakmt.so.1`, and the GPU that a `vhost-device-kfd` shows it in guest-memory mode.
+#[derive(Debug)]
+pub struct RocmGuest {
+    vm: Vm,
+    daemon: Daemon,
+    root: Root,
+}
+
+impl RocmGuest {
+    /// Boots it. `gpu` is the daemon's option `--gpu`, and `progress` is told what is being done.
+    ///
+    /// # Errors
+    /// If something that it is made of cannot be had, or it does not come up.
+    pub fn boot(kernel: Kernel, gpu: &str, mut progress: impl FnMut(&str)) -> Result<Self> {
+        progress("starting vhost-device-kfd");
+        let daemon = Daemon::start(&["--gpu", gpu, "--log-level", "info"])?;
+        let root = Root::trixie()?;
+        let mut config = Config::stock()?.memory_mib(MEMORY_MIB).vhost_user_gpu(&daemon.socket())?;
+        config.kernel = kernel;
+        let config = config.root(&root)?.module("amdgpu");
+        let library = programs::thunk_dir()?.join("libhsakmt.so.1");
+        progress("booting the guest and loading its modules");
+        let vm = Vm::boot(&config)?;
+        let mut guest = Self { vm, daemon, root };
+        progress("copying our library into the guest");
+        guest.put(&library, &format!("{LIBRARY}/libhsakmt.so.1"))?;
+        guest.run(Run::new(["sh", "-ec", FOR_ROCMINFO]))?.success()?;
+        Ok(guest)
+    }
+
+    /// Puts a program of the host into the guest and returns its name there. Its libraries must be Debian 13's.
+    ///
+    /// # Errors
+    /// If it cannot be read, or the guest has no room.
+    pub fn program(&mut self, host: &Path) -> Result<String> {
+        let name = host.file_name().unwrap_or_default().to_string_lossy();
+        let inside = format!("{PROGRAMS}/{name}");
+        self.put(host, &inside)?;
+        Ok(inside)
+    }
+
+    /// Runs a program of Debian 13 or of [`RocmGuest::program`] on our library.
+    ///
+    /// # Errors
+    /// As [`Vm::run`].
+    pub fn run(&mut self, run: Run) -> Result<Output> {
+        let run = run.root(&self.root).env("LD_LIBRARY_PATH", LIBRARY).env("PATH", PATH);
+        self.vm.run(&run)
+    }
+
+    /// Reads a text file inside the root.
+    ///
+    /// # Errors
+    /// As [`Vm::get`].
+    pub fn text(&mut self, path: &str) -> Result<String> {
+        self.vm.get_text(&Vm::inside(&self.root, path))
+    }
+
+    /// The daemon on the host.
+    pub fn daemon(&mut self) -> &mut Daemon {
+        &mut self.daemon
+    }
+
+    /// The machine itself.
+    pub fn vm(&mut self) -> &mut Vm {
+        &mut self.vm
+    }
+
+    /// Switches it off and waits for the end of its daemon, which must be in order.
+    ///
+    /// # Errors
+    /// If one of the two does not end well.
+    pub fn power_off(self) -> Result<()> {
+        let Self { vm, mut daemon, .. } = self;
+        vm.power_off()?;
+        let status = daemon.wait()?;
+        if status.success() {
+            return Ok(());
+        }
+        Err(Error::Command { command: "vhost-device-kfd".to_owned(), status, output: daemon.log()? })
+    }
+
+    fn put(&mut self, host: &Path, inside: &str) -> Result<()> {
+        let contents = fs::read(host).map_err(Error::file("read", host))?;
+        self.vm.put(&Vm::inside(&self.root, inside), 0o755, &contents)
+    }
+}

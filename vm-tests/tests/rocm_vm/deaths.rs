@@ -1,0 +1,104 @@
+//! Programs, workers and guests that end in the middle of their work. What they had on the host ends with them.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use vm_tests::{Result, RocmGuest, Run, programs};
+
+use crate::work::{HSA_COPY, hsa_copy};
+use crate::{GONE, LIMIT};
+
+/// How soon a program must learn that its device is lost (design: 1 s), as this program measures it on a busy machine.
+const TOLD_MS: u64 = 5000;
+
+/// Starts a program in the background and returns when it has printed a word: `sh -c STARTED PROGRAM WORD ARGUMENTS`.
+const STARTED: &str = "program=$0; word=$1; shift; $program \"$@\" >/tmp/at-work 2>&1 & echo $! >/tmp/at-work.pid; \
+                       for i in $(seq 600); do grep -q $word /tmp/at-work && exit 0; sleep 0.2; done; \
+                       cat /tmp/at-work; exit 1";
+
+/// A program that copies without end while one of its threads sleeps in a wait and its queue has work.
+fn start_endless(guest: &mut RocmGuest) -> Result<()> {
+    hsa_copy(guest)?;
+    guest.run(Run::new(["sh", "-c", STARTED, HSA_COPY, "running", "endless"]).timeout(LIMIT))?.success()?;
+    guest.daemon().wait_for_workers(1, GONE)
+}
+
+/// Sends it a signal.
+fn send(guest: &mut RocmGuest, signal: &str) -> Result<()> {
+    let script = "kill -$0 $(cat /tmp/at-work.pid)";
+    guest.run(Run::new(["sh", "-c", script, signal]))?.success().map(drop)
+}
+
+/// The step after this one is a whole run of other programs on the same daemon.
+pub fn a_killed_program_leaves_nothing(guest: &mut RocmGuest) -> Result<()> {
+    start_endless(guest)?;
+    send(guest, "KILL")?;
+    guest.daemon().wait_for_workers(0, GONE)
+}
+
+pub fn an_aborted_program_leaves_nothing(guest: &mut RocmGuest) -> Result<()> {
+    start_endless(guest)?;
+    send(guest, "ABRT")?;
+    guest.daemon().wait_for_workers(0, GONE)
+}
+
+/// Of two programs the one whose worker is killed has lost its device, in a call and in a wait, and the other goes on.
+pub fn a_killed_worker_is_a_lost_device(guest: &mut RocmGuest) -> Result<()> {
+    let program = guest.program(&programs::compile_c("lost_device.c", &["-lhsakmt"])?)?;
+    start_endless(guest)?;
+    let [other] = guest.daemon().workers()?[..] else { panic!("one worker") };
+    // Its output goes to another file than that of the first.
+    let script = "$0 >/tmp/lost 2>&1 & for i in $(seq 600); do grep -q ready /tmp/lost && exit 0; sleep 0.2; done; exit 1";
+    guest.run(Run::new(["sh", "-c", script, &program]).timeout(LIMIT))?.success()?;
+    guest.daemon().wait_for_workers(2, GONE)?;
+    let workers = guest.daemon().workers()?;
+    let victim = workers.into_iter().find(|pid| *pid != other).expect("a second worker");
+
+    kill(victim);
+
+    let text = wait_for_text(guest, "/tmp/lost", "end\n")?;
+    assert_eq!(guest.daemon().workers()?, [other], "{text}");
+    let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '));
+    for call in ["call", "wait", "after"] {
+        let status = value(call).unwrap_or_else(|| panic!("no {call} in\n{text}"));
+        assert_ne!(status, "SUCCESS", "{call}\n{text}");
+    }
+    for told in ["call-ms", "wait-ms"] {
+        let after: u64 = value(told).and_then(|ms| ms.parse().ok()).unwrap_or(u64::MAX);
+        assert!(after <= TOLD_MS, "{told}\n{text}");
+    }
+    send(guest, "KILL")
+}
+
+fn kill(pid: u32) {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("a process id");
+    // It may have ended just now, which the caller finds out.
+    let _ = kill_process(pid, Signal::KILL);
+}
+
+/// The contents of a file of the guest once they end so.
+fn wait_for_text(guest: &mut RocmGuest, path: &str, end: &str) -> Result<String> {
+    let start = Instant::now();
+    loop {
+        let text = guest.text(path)? + "\n";
+        if text.ends_with(end) {
+            return Ok(text);
+        }
+        assert!(start.elapsed() < GONE, "not within {GONE:?} at the end of {path}: {end:?}\n{text}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Power-off in the middle of copies: the daemon ends in order, and all of its workers with it.
+pub fn a_guest_that_is_switched_off_at_work_ends_in_order(mut guest: RocmGuest) -> Result<()> {
+    start_endless(&mut guest)?;
+    let workers = guest.daemon().workers()?;
+    assert_eq!(workers.len(), 1);
+    let (qemu, daemon) = (guest.vm().qemu_pid(), guest.daemon().pid());
+    guest.power_off()?;
+    for pid in workers.into_iter().chain([qemu, daemon]) {
+        let path = std::path::PathBuf::from(format!("/proc/{pid}"));
+        assert!(!path.exists(), "process {pid} is left");
+    }
+    Ok(())
+}

@@ -1,0 +1,72 @@
+//! ROCm in virtual machines: Debian's programs and ours, on our library, in a guest whose GPU is a `vhost-device-kfd` on the host.
+//!
+//! One guest for each kernel is asked everything, the harmless things first: a boot takes half a minute under TCG.
+
+mod deaths;
+mod listings;
+mod thunk;
+mod work;
+
+use std::time::{Duration, Instant};
+
+use vm_tests::{Kernel, Result, RocmGuest};
+
+/// For a program in a guest under TCG on a busy machine.
+const LIMIT: Duration = Duration::from_secs(600);
+/// How long the host may take to end what a guest's program left.
+const GONE: Duration = Duration::from_secs(20);
+
+/// The GPU of the guests.
+const GPU: &str = "soft:mi210";
+/// What a guest in guest-memory mode has of it: the native machine that it is compared with.
+const AS_SEEN_BY_A_GUEST: &str = "mi210-private";
+
+#[test]
+#[ignore = "the parts that it tests are being written"]
+fn rocm_works_in_a_guest_with_linux_6_12() -> Result<()> {
+    everything(Kernel::stock()?)
+}
+
+#[test]
+#[ignore = "the parts that it tests are being written"]
+fn rocm_works_in_a_guest_with_linux_7() -> Result<()> {
+    everything(Kernel::newest_7()?)
+}
+
+/// What is asked of a guest, by name.
+type Step = (&'static str, fn(&mut RocmGuest) -> Result<()>);
+
+/// The guest is fit for the next one after each of them.
+const STEPS: [Step; 10] = [
+    ("rocminfo as native", listings::rocminfo_prints_what_it_prints_natively),
+    ("clinfo as native", listings::clinfo_prints_what_it_prints_natively),
+    ("every byte of hsa_copy", work::copies_barriers_and_waits_are_right),
+    ("values of libhsakmt", thunk::libhsakmt_answers_as_natively),
+    ("200 threads on 200 signals", work::two_hundred_threads_wait_for_two_hundred_signals),
+    ("8 processes of 4 threads", work::eight_processes_of_four_threads_get_what_they_wrote),
+    ("a program ends in a wait", deaths::a_killed_program_leaves_nothing),
+    ("a program aborts", deaths::an_aborted_program_leaves_nothing),
+    ("a worker ends", deaths::a_killed_worker_is_a_lost_device),
+    ("afterwards", work::copies_barriers_and_waits_are_right),
+];
+
+fn everything(kernel: Kernel) -> Result<()> {
+    let release = kernel.release().to_owned();
+    let start = Instant::now();
+    let say = |what: &str, start: Instant| {
+        println!("{release}: {:6.1} s  {what}", start.elapsed().as_secs_f64());
+    };
+    let mut guest = RocmGuest::boot(kernel, GPU, |_| ())?;
+    say("boot", start);
+    for (name, step) in STEPS {
+        let start = Instant::now();
+        step(&mut guest)?;
+        // Whatever it ran has ended in the guest, so its contexts end on the host.
+        guest.daemon().wait_for_workers(0, GONE)?;
+        say(name, start);
+    }
+    let start = Instant::now();
+    deaths::a_guest_that_is_switched_off_at_work_ends_in_order(guest)?;
+    say("power-off at work", start);
+    Ok(())
+}

@@ -1,0 +1,30 @@
+//! `c/thunk_checks` in the guest: the values of libhsakmt, less a table of what a guest cannot have.
+
+use vm_tests::checks::{deviating, deviations, differences, expected, file};
+use vm_tests::{Result, RocmGuest, Run, programs};
+
+use crate::LIMIT;
+
+pub fn libhsakmt_answers_as_natively(guest: &mut RocmGuest) -> Result<()> {
+    let (lines, ours, in_a_guest) =
+        (file("thunk_checks.expected"), file("deviations"), file("guest.deviations"));
+    let (ours, in_a_guest) = (deviations(&ours), deviations(&in_a_guest));
+    // As our library answers on the kernel's KFD or the software one, and then what differs in a guest.
+    let lines = deviating(&expected(&lines), &ours, |deviation| deviation.when != "no-svm");
+    let lines = deviating(&lines, &in_a_guest, |_| true);
+    let program = programs::compile_c("thunk_checks", &["-lhsakmt"])?;
+    let program = guest.program(&program)?;
+
+    let output = guest.run(Run::new([program]).timeout(LIMIT))?;
+
+    let differences = differences(&lines, &output.stdout);
+    assert!(
+        differences.is_empty(),
+        "{} differences, {:?}:\n{}\n{}",
+        differences.len(),
+        output.end,
+        differences.join("\n"),
+        output.stderr
+    );
+    output.success().map(drop)
+}

@@ -1,0 +1,56 @@
+//! Copies, barriers and waits: `c/hsa_copy`, which checks every byte and signal itself.
+
+use std::path::PathBuf;
+
+use vm_tests::{Result, RocmGuest, Run, programs};
+
+use crate::LIMIT;
+
+/// The program, for Debian 13's runtime as well as the host's.
+pub fn hsa_copy(guest: &mut RocmGuest) -> Result<()> {
+    let program: PathBuf = programs::compile_c("hsa_copy", &["-l:libhsa-runtime64.so.1"])?;
+    guest.program(&program).map(drop)
+}
+
+/// Its name in the guest's `PATH`.
+pub const HSA_COPY: &str = "hsa_copy-l-libhsa-runtime64-so-1";
+
+/// Runs it to its end, which must say that all was right.
+fn all_right(guest: &mut RocmGuest, arguments: &[&str]) -> Result<String> {
+    hsa_copy(guest)?;
+    let argv = std::iter::once(HSA_COPY).chain(arguments.iter().copied());
+    let output = guest.run(Run::new(argv).timeout(LIMIT))?.success()?;
+    assert!(output.ends_with("all right\n"), "{output}");
+    Ok(output)
+}
+
+pub fn copies_barriers_and_waits_are_right(guest: &mut RocmGuest) -> Result<()> {
+    let output = all_right(guest, &[])?;
+    println!("{output}");
+    assert!(output.contains("copies: 144 of 1 B to 64 MiB"), "{output}");
+    Ok(())
+}
+
+pub fn two_hundred_threads_wait_for_two_hundred_signals(guest: &mut RocmGuest) -> Result<()> {
+    let output = all_right(guest, &["waits", "200"])?;
+    assert!(output.contains("200 threads asleep, each woken by its own signal in random order"), "{output}");
+    Ok(())
+}
+
+/// Runs the program eight times at once, and prints what all of them said.
+const EIGHT: &str = "for i in 1 2 3 4 5 6 7 8; do $0 stress $1 4 >/tmp/stress.$i 2>&1 & pids=\"$pids $!\"; done; \
+                     bad=0; for pid in $pids; do wait $pid || bad=1; done; cat /tmp/stress.*; exit $bad";
+/// Seconds that they run: CI has no more.
+const SECONDS: &str = "20";
+
+pub fn eight_processes_of_four_threads_get_what_they_wrote(guest: &mut RocmGuest) -> Result<()> {
+    hsa_copy(guest)?;
+    let run = Run::new(["sh", "-c", EIGHT, HSA_COPY, SECONDS]).timeout(LIMIT);
+
+    let output = guest.run(run)?.success()?;
+
+    assert_eq!(output.matches("all right\n").count(), 8, "{output}");
+    let rounds = output.lines().filter(|line| line.starts_with("stress: 4 threads")).count();
+    assert_eq!(rounds, 8, "{output}");
+    Ok(())
+}
