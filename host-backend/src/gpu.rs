@@ -16,14 +16,19 @@ const KFD: &str = "/dev/kfd";
 /// The options that choose it; the daemon and its workers have the same.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct GpuArgs {
-    /// Software GPU: soft:mi210, soft:mi300x, soft:rx7900xtx, soft:two-gpu, soft:small-bar or soft:cpu-only
-    /// [default: soft:mi210]
-    #[arg(long, value_name = "soft:PROFILE", conflicts_with = "kfd")]
+    /// Software GPU, if any was named.
+    #[arg(long, value_name = "soft:PROFILE", conflicts_with = "kfd", help = software_gpus())]
     pub gpu: Option<SoftProfile>,
 
     /// Uses the machine's own GPUs, through this device file.
     #[arg(long, value_name = "PATH", num_args = 0..=1, default_missing_value = KFD)]
     pub kfd: Option<PathBuf>,
+}
+
+/// Help that names every profile there is.
+fn software_gpus() -> String {
+    let names: Vec<String> = Profile::ALL.iter().map(|profile| format!("soft:{profile}")).collect();
+    format!("Software GPU: {} [default: soft:{}]", names.join(", "), Profile::default())
 }
 
 /// What the guest's KFD is.
@@ -164,14 +169,6 @@ mod tests {
             let error = parse(args).expect_err("refused");
             assert!(error.contains(why), "{error}");
         }
-    }
-
-    #[test]
-    fn the_help_names_every_profile() {
-        let help = <Line as clap::CommandFactory>::command().render_help().to_string();
-        let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(Profile::ALL.iter().all(|profile| help.contains(&format!("soft:{profile}"))), "{help}");
-        assert!(help.contains(&format!("[default: soft:{}]", Profile::default())), "{help}");
     }
 
     #[test]

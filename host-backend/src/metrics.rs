@@ -32,6 +32,8 @@ pub struct Snapshot {
     pub blobs: usize,
     /// Their pieces.
     pub blob_pieces: usize,
+    /// Pieces that workers have now; those of a blob count for each context.
+    pub attached_pieces: u64,
     /// Requests that are not answered now.
     pub open_requests: usize,
     /// Contexts that were ever made.
@@ -72,6 +74,7 @@ impl Source {
             workers: self.workers.processes(),
             blobs,
             blob_pieces,
+            attached_pieces: count(&self.workers.pieces),
             open_requests: self.device.open_requests(),
             contexts_total: count(&self.workers.contexts),
             worker_deaths_total: count(&self.workers.deaths),

@@ -2,9 +2,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counters; all only grow.
+/// Counters; all but the first only grow.
 #[derive(Debug, Default)]
 pub struct Metrics {
+    /// Pieces of the blobs that workers have now, with those that are not released yet.
+    pub pieces: AtomicU64,
     /// Contexts that got a worker.
     pub contexts: AtomicU64,
     /// Workers that are gone: reaped, or never started.

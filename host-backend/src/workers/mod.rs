@@ -40,6 +40,8 @@ pub struct Bounds {
     pub attachments: usize,
     /// Pieces of these blobs.
     pub pieces: usize,
+    /// Pieces of the blobs of all contexts, counted for each context.
+    pub all_pieces: u64,
     /// Time until a worker must be ready.
     pub start: Duration,
     /// Time that a worker has to end when its context ends. Then it is killed.
@@ -54,6 +56,7 @@ impl Default for Bounds {
             waiting_bytes: 16 << 20,
             attachments: 1 << 17,
             pieces: 1 << 20,
+            all_pieces: 1 << 22,
             start: Duration::from_secs(30),
             end: Duration::from_secs(5),
         }

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use log::Level;
 
-use crate::device::throttle;
+use crate::device::throttle::Throttle;
 
 /// Bytes of a line at most; what is longer becomes several.
 const LINE: usize = 1024;
@@ -15,13 +15,18 @@ const CHUNK: usize = 16 << 10;
 /// The end of a worker's output that is read.
 pub(super) struct Output {
     pipe: OwnedFd,
-    line: Vec<u8>,
+    line: Line,
+    throttle: Throttle,
 }
+
+/// The beginning of a line.
+#[derive(Default)]
+struct Line(Vec<u8>);
 
 impl Output {
     /// Of a pipe that does not block.
     pub(super) fn new(pipe: OwnedFd) -> Output {
-        Output { pipe, line: Vec::new() }
+        Output { pipe, line: Line::default(), throttle: Throttle::new() }
     }
 
     pub(super) fn pipe(&self) -> BorrowedFd<'_> {
@@ -31,44 +36,45 @@ impl Output {
     /// Logs what there is. `false` when nothing can follow.
     pub(super) fn relay(&mut self, name: &str) -> bool {
         let mut chunk = [0; CHUNK];
-        let open = match rustix::io::read(&self.pipe, &mut chunk) {
-            Ok(0) => false,
-            Ok(len) => {
-                self.take(&chunk[..len], &mut |line| print(name, line));
-                true
-            }
-            Err(errno) => matches!(errno, rustix::io::Errno::AGAIN | rustix::io::Errno::INTR),
+        let (read, open) = match rustix::io::read(&self.pipe, &mut chunk) {
+            Ok(len) => (len, len > 0),
+            Err(errno) => (0, matches!(errno, rustix::io::Errno::AGAIN | rustix::io::Errno::INTR)),
         };
+        let mut print = |line: &[u8]| print(&self.throttle, name, line);
+        self.line.take(&chunk[..read], &mut print);
         if !open {
-            self.finish(&mut |line| print(name, line));
+            self.line.finish(&mut print);
         }
         open
     }
+}
 
+impl Line {
+    /// Goes on with these bytes, and prints the lines that they complete.
     fn take(&mut self, bytes: &[u8], print: &mut dyn FnMut(&[u8])) {
         for &byte in bytes {
             if byte != b'\n' {
-                self.line.push(byte);
+                self.0.push(byte);
             }
-            if byte == b'\n' || self.line.len() == LINE {
+            if byte == b'\n' || self.0.len() == LINE {
                 self.finish(print);
             }
         }
     }
 
     fn finish(&mut self, print: &mut dyn FnMut(&[u8])) {
-        if !self.line.is_empty() {
-            print(&self.line);
-            self.line.clear();
+        if !self.0.is_empty() {
+            print(&self.0);
+            self.0.clear();
         }
     }
 }
 
 /// A worker may print anything, and as much as it likes.
-fn print(name: &str, line: &[u8]) {
+fn print(throttle: &Throttle, name: &str, line: &[u8]) {
     let line = String::from_utf8_lossy(line);
     let (level, text) = level_of(&line);
-    throttle::log(level, format_args!("{name}: {}", text.escape_debug()));
+    throttle.log(level, format_args!("{name}: {}", text.escape_debug()));
 }
 
 /// The level of a line that a worker's own log has (it begins with it), or that of what was not meant for a log.
@@ -89,8 +95,7 @@ mod tests {
 
     #[test]
     fn lines_are_put_together_and_long_ones_cut() {
-        let (pipe, _) = super::super::process::output().unwrap();
-        let mut output = Output::new(pipe);
+        let mut output = Line::default();
         let mut lines = Vec::new();
         let mut keep = |line: &[u8]| lines.push(line.to_vec());
         output.take(b"one\ntw", &mut keep);

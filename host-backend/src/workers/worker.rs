@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::process::ExitStatus;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -115,10 +116,15 @@ impl Worker {
             return Err(Failure::Unspecified);
         }
         let (attachments, pieces) = state.mailbox.in_use();
+        let all = self.metrics.pieces.load(Ordering::Relaxed).saturating_add(pieces_of(&blob));
         let room = self.bounds.pieces.saturating_sub(pieces);
-        if attachments >= self.bounds.attachments || blob.blob().pieces().len() > room {
+        if attachments >= self.bounds.attachments
+            || blob.blob().pieces().len() > room
+            || all > self.bounds.all_pieces
+        {
             return Err(Failure::OutOfMemory);
         }
+        self.metrics.pieces.fetch_add(pieces_of(&blob), Ordering::Relaxed);
         let attachment = state.number();
         state.attached.insert(blob.blob().id(), attachment);
         state.mailbox.attach(attachment, blob);
@@ -268,7 +274,7 @@ impl Worker {
                 let blob = state.mailbox.released(attachment);
                 self.send(&mut state);
                 drop(state);
-                drop(blob.ok_or("it released a blob that was not taken from it")?);
+                self.give_back(blob.ok_or("it released a blob that was not taken from it")?);
             }
         }
         Ok(())
@@ -309,7 +315,12 @@ impl Worker {
         let (by, why) = match state.phase {
             Phase::Serving => (state.ready_by, "it does not start"),
             Phase::Ending(by) => (Some(by), "its context ended, and it does not"),
-            Phase::Dead | Phase::Gone => return Due::Kill,
+            Phase::Dead | Phase::Gone => {
+                let answers = std::mem::take(&mut state.submitted);
+                drop(state);
+                self.fail_all(answers);
+                return Due::Kill;
+            }
         };
         if by.is_some_and(|by| by <= now) {
             drop(state);
@@ -336,9 +347,21 @@ impl Worker {
         }
         Metrics::count(&self.metrics.gone);
         self.fail_all(answers);
-        drop(blobs);
+        for attachment in blobs.into_values() {
+            self.give_back(attachment.blob);
+        }
         drop(done);
     }
+
+    /// Nobody reaches the blob from here any more.
+    fn give_back(&self, blob: BlobUse) {
+        self.metrics.pieces.fetch_sub(pieces_of(&blob), Ordering::Relaxed);
+        drop(blob);
+    }
+}
+
+fn pieces_of(blob: &BlobUse) -> u64 {
+    blob.blob().pieces().len() as u64
 }
 
 impl State {

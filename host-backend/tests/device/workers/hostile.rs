@@ -115,6 +115,26 @@ fn what_a_context_may_have_is_bounded() {
 }
 
 #[test]
+fn what_all_contexts_have_is_bounded_too() {
+    let mut rig = Rig::with(Mode::Obeys, Bounds { all_pieces: 3, ..Bounds::default() });
+    rig.vm.create_blob(1, BLOBS, 0x1000);
+    let attach = Command::CtxAttachResource { resource_id: 1 };
+    for context in 1..=3 {
+        rig.vm.create_context(context);
+        rig.vm.ok(context, attach);
+    }
+    rig.vm.create_context(4);
+    rig.vm.expect(4, attach, ResponseId::ERR_OUT_OF_MEMORY);
+    rig.destroy(2);
+    rig.vm.ok(4, attach);
+    for context in [1, 3, 4] {
+        rig.destroy(context);
+    }
+    rig.vm.ok(0, Command::ResourceUnref { resource_id: 1 });
+    rig.assert_clean();
+}
+
+#[test]
 fn a_worker_that_prints_without_end_disturbs_nobody() {
     let mut rig = Rig::start(Mode::Prints);
     rig.vm.create_context(1);

@@ -81,6 +81,40 @@ fn a_hundred_contexts_have_a_process_each() {
 }
 
 #[test]
+fn contexts_leave_no_descriptor_thread_or_process() {
+    const ALONE: &str = "KFD_TEST_IS_ALONE";
+    if std::env::var_os(ALONE).is_none() {
+        // Other tests run in this process.
+        let test = "workers::contexts_leave_no_descriptor_thread_or_process";
+        let own = std::env::current_exe().expect("a path");
+        let mut alone = std::process::Command::new(own);
+        let output =
+            alone.args([test, "--exact", "--nocapture"]).env(ALONE, "1").output().expect("it starts");
+        let text =
+            String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && text.contains("1 passed"), "{text}");
+        return;
+    }
+    let count = |what: &str| std::fs::read_dir(format!("/proc/self/{what}")).expect("a directory").count();
+    let mut rig = Rig::start(Mode::Obeys);
+    let before = (count("fd"), count("task"));
+    for round in 0..30_u32 {
+        rig.vm.create_context(1);
+        rig.attach(1, 9, crate::support::BLOBS, 0x4000);
+        if round % 3 == 0 {
+            rig.submit_fails(1, b"die");
+        } else {
+            rig.submit_ok(1, b"complete");
+        }
+        rig.vm.ok(0, protocol::virtio_gpu::Command::ResourceUnref { resource_id: 9 });
+        rig.destroy(1);
+        assert_eq!((count("fd"), count("task")), before, "after round {round}");
+    }
+    assert!(support::children_with("workers::a_worker_executes_what_its_context_submits").is_empty());
+    rig.assert_clean();
+}
+
+#[test]
 fn workers_end_with_their_vm() {
     let mut rig = Rig::start(Mode::Obeys);
     rig.vm.create_context(1);

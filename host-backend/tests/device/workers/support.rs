@@ -121,6 +121,7 @@ impl Rig {
         self.vm.ok(0, Command::ResourceUnref { resource_id: NOTES });
         assert_eq!(self.vm.device.ledger().in_use(), (0, 0));
         assert_eq!(self.vm.device.open_requests(), 0);
+        assert_eq!(self.metrics.pieces.load(std::sync::atomic::Ordering::Relaxed), 0);
     }
 }
 
