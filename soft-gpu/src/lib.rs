@@ -7,6 +7,7 @@ pub mod backing;
 pub mod cli;
 pub mod device;
 pub mod engine;
+pub mod isa;
 pub mod kernel;
 pub mod launcher;
 pub mod local_mem;

@@ -1,5 +1,6 @@
 //! The command line of `softgpu`.
 
+mod disasm;
 mod loopback_server;
 mod profiles;
 mod run;
@@ -25,6 +26,8 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Disassemble the kernels of a code object
+    Disasm(disasm::Args),
     /// Serve the device on a socket (standard input), for `run --loopback`
     #[command(hide = true)]
     LoopbackServer(loopback_server::Args),
@@ -70,6 +73,7 @@ impl MachineArgs {
 #[must_use]
 pub fn run(cli: Cli) -> ExitCode {
     let result = match cli.command {
+        Command::Disasm(args) => disasm::run(&args),
         Command::LoopbackServer(args) => loopback_server::run(&args),
         Command::Profiles(args) => profiles::run(&args),
         Command::Run(args) => run::run(args),

@@ -1,0 +1,6 @@
+//! The decoder and its text, against LLVM and against an encoder.
+
+mod decoder;
+mod encode;
+mod generate;
+mod llvm;
