@@ -99,6 +99,20 @@ fn our_thunk_without_svm_deviates_less() -> Result<()> {
     assert_gives(Library::OursWithoutSvm, "mi210", &[], &lines)
 }
 
+/// What a guest is compared with.
+#[test]
+fn memory_that_the_cpu_does_not_see_makes_the_written_difference() -> Result<()> {
+    let (file, table, private) =
+        (file("thunk_checks.expected"), file("deviations"), file("guest.deviations"));
+    let lines = of_library(&expected(&file), &table, Library::Ours);
+    let lines = deviating(&lines, &deviations(&private), |deviation| match deviation.when {
+        "private" => true,
+        "guest" => false,
+        _ => panic!("neither private nor guest: {deviation:?}"),
+    });
+    assert_gives(Library::Ours, "mi210-private", &[], &lines)
+}
+
 #[test]
 fn two_gpus_use_each_others_memory() -> Result<()> {
     let file = file("two_gpus.expected");

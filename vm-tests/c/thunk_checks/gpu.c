@@ -38,13 +38,26 @@ HsaMemFlags vram_flags(bool host) {
     return flags;
 }
 
-void *gpu_alloc(HSAuint32 node, uint64_t size, HsaMemFlags flags) {
+void *gpu_try_alloc(HSAuint32 node, uint64_t size, HsaMemFlags flags) {
     void *mem = NULL;
     HSAKMT_STATUS status = hsaKmtAllocMemory(node, size, flags, &mem);
+    if (status != HSAKMT_STATUS_SUCCESS)
+        return NULL;
+    status = hsaKmtMapMemoryToGPU(mem, size, NULL);
     if (status == HSAKMT_STATUS_SUCCESS)
-        status = hsaKmtMapMemoryToGPU(mem, size, NULL);
-    if (status != HSAKMT_STATUS_SUCCESS) {
-        fprintf(stderr, "failed to allocate %llu bytes on node %u: %u\n", (unsigned long long)size, node, status);
+        return mem;
+    hsaKmtFreeMemory(mem, size);
+    return NULL;
+}
+
+void *gpu_alloc(HSAuint32 node, uint64_t size, HsaMemFlags flags) {
+    void *mem = gpu_try_alloc(node, size, flags);
+    /* A guest without window sees no memory of the host. Here it is only a place for data; memory.c looks at the kinds. */
+    if (!mem && node == 0 && flags.ui32.NonPaged)
+        mem = gpu_try_alloc(node, size, paged_flags());
+    if (!mem) {
+        fprintf(stderr, "failed to allocate %llu bytes on node %u, flags %#x\n", (unsigned long long)size, node,
+                flags.Value);
         exit(1);
     }
     return mem;

@@ -15,7 +15,9 @@ HsaMemFlags gtt_flags(void);
 /* The GPU's own memory, mapped for the host or not. */
 HsaMemFlags vram_flags(bool host);
 
-/* Allocated and mapped to all GPUs; ends the program if that fails. */
+/* Allocated and mapped to all GPUs, or NULL. */
+void *gpu_try_alloc(HSAuint32 node, uint64_t size, HsaMemFlags flags);
+/* The same; ends the program if it fails. */
 void *gpu_alloc(HSAuint32 node, uint64_t size, HsaMemFlags flags);
 void gpu_free(void *mem, uint64_t size);
 
