@@ -69,6 +69,7 @@ fn launch() -> Result<std::process::ExitStatus, LaunchError> {
         env: vec![(ROLE.into(), "program".into())],
         trace: None,
         kfd_refusal: None,
+        fault: None,
     };
     let prepared = Prepared::new(&machine.tree(), options)?;
     let backing = prepared.backing_files().unwrap();

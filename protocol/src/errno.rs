@@ -19,6 +19,15 @@ macro_rules! errnos {
                     _ => None,
                 }
             }
+
+            /// The error with this symbolic name, if this table has it.
+            #[must_use]
+            pub fn from_name(name: &str) -> Option<Errno> {
+                match name {
+                    $(stringify!($name) => Some(Errno::$name),)*
+                    _ => None,
+                }
+            }
         }
     };
 }

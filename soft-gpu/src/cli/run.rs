@@ -14,7 +14,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::{MachineArgs, complain, loopback_server};
 use crate::device::Config;
-use crate::launcher::{LaunchError, Options, Prepared, TraceFile, die_of, explain_bus_errors};
+use crate::launcher::{Fault, LaunchError, Options, Prepared, TraceFile, die_of, explain_bus_errors};
 use crate::{Kernel, SoftGpu};
 
 /// `softgpu run`.
@@ -25,6 +25,9 @@ pub struct Args {
     /// Write every call to the device into this file, one JSON object a line
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    /// Let one call to the device fail: the number of the call (opens, ioctls and mappings, from 1) and the error, as in 12:ENOMEM
+    #[arg(long, value_name = "CALL:ERRNO")]
+    fail: Option<Fault>,
     /// Keep the device in another process, behind a socket (an experiment: proves that the boundary can be serialised)
     #[arg(long, hide = true)]
     loopback: bool,
@@ -66,6 +69,7 @@ fn launch(args: Args) -> Result<ExitStatus, Box<dyn Error>> {
         env: Vec::new(),
         trace,
         kfd_refusal: machine.refuses_processes(),
+        fault: args.fail,
     };
     let prepared = Prepared::new(&machine.tree(), options)?;
     let backing = prepared.backing_files()?;

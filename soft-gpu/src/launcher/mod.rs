@@ -20,6 +20,7 @@
 mod call;
 mod channel;
 mod closes;
+mod faults;
 pub mod filter;
 mod graft;
 mod nodes;
@@ -38,6 +39,7 @@ mod trace;
 pub mod tracee;
 mod waits;
 
+pub use faults::{Fault, FaultError};
 pub use signals::{die_of, explain_bus_errors};
 pub use supervise::{LaunchError, Options, Prepared};
 pub use trace::TraceFile;

@@ -15,6 +15,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::{OFlags, fstat};
 
 use super::call::{DeviceCall, Pace};
+use super::faults::Faults;
 use super::filter::{Arch, Syscall};
 use super::notify::{Answer, Listener, Notification};
 use super::parked::Parked;
@@ -36,8 +37,16 @@ pub struct Server {
     parked: Arc<Parked>,
     waits: Arc<Waits>,
     trace: Option<TraceFile>,
-    kfd_refusal: Option<Errno>,
+    refusals: Refusals,
     stop: OwnedFd,
+}
+
+/// Calls that are not executed, whatever the device would say.
+pub(super) struct Refusals {
+    /// What the open of `/dev/kfd` answers.
+    pub(super) kfd: Option<Errno>,
+    /// One that fails on purpose.
+    pub(super) faults: Faults,
 }
 
 impl Server {
@@ -45,18 +54,18 @@ impl Server {
     ///
     /// # Errors
     /// `EMFILE` and its like.
-    pub fn new(
+    pub(super) fn new(
         listener: Listener,
         registry: Arc<Registry>,
         parked: Arc<Parked>,
         trace: Option<TraceFile>,
-        kfd_refusal: Option<Errno>,
+        refusals: Refusals,
     ) -> io::Result<Arc<Self>> {
         let listener = Arc::new(listener);
         let waits = Arc::new(Waits::new(Arc::clone(&listener)));
         let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let pool = Arc::default();
-        Ok(Arc::new(Self { listener, registry, pool, parked, waits, trace, kfd_refusal, stop }))
+        Ok(Arc::new(Self { listener, registry, pool, parked, waits, trace, refusals, stop }))
     }
 
     /// The watcher of blocking calls, to be run on a thread.
@@ -144,14 +153,21 @@ impl Server {
 
     /// The answer to a call that opens a file: the device may refuse every process, and ignores `O_TRUNC`.
     fn open(&self, call: &Notification) -> Answer {
-        match (self.kfd_refusal, stat::opening(&self.registry, call)) {
-            (_, Err(errno)) => answer_unseen(errno),
-            (Some(errno), Ok(Some(opening))) if opening.node.node == Node::Kfd => Answer::Error(errno),
-            (_, Ok(Some(opening))) if opening.truncates() => match self.open_untruncated(call.id, &opening) {
-                Ok(fd) => Answer::Value(fd.into()),
-                Err(errno) => Answer::Error(errno),
-            },
-            _ => Answer::Continue,
+        let opening = match stat::opening(&self.registry, call) {
+            Err(errno) => return answer_unseen(errno),
+            Ok(None) => return Answer::Continue,
+            Ok(Some(opening)) => opening,
+        };
+        let refusal = self.refusals.kfd.filter(|_| opening.node.node == Node::Kfd);
+        if let Some(errno) = refusal.or(self.refusals.faults.next().err()) {
+            return Answer::Error(errno);
+        }
+        if !opening.truncates() {
+            return Answer::Continue;
+        }
+        match self.open_untruncated(call.id, &opening) {
+            Ok(fd) => Answer::Value(fd.into()),
+            Err(errno) => Answer::Error(errno),
         }
     }
 
@@ -198,7 +214,8 @@ impl Server {
             args,
             brief: false,
         };
-        device.read_args().inspect_err(|&errno| device.trace_refusal(self.trace.as_ref(), errno))?;
+        let read = self.refusals.faults.next().and_then(|()| device.read_args());
+        read.inspect_err(|&errno| device.trace_refusal(self.trace.as_ref(), errno))?;
         Ok(device)
     }
 
@@ -259,7 +276,8 @@ impl Server {
         let offset = call.args[5].checked_mul(Syscall::offset_unit(call.arch));
         let Some(offset) = offset else { return Answer::Error(Errno::EOVERFLOW) };
         let (wants_write, since) = (call.args[2] & 2 != 0, Instant::now()); // PROT_WRITE
-        let mapping = self.registry.file(&found).and_then(|file| {
+        let allowed = self.refusals.faults.next();
+        let mapping = allowed.and_then(|()| self.registry.file(&found)).and_then(|file| {
             let space = self.registry.space(&found.proc)?;
             space.process.mmap(file, offset, call.args[1])
         });

@@ -16,12 +16,13 @@ use rustix::process::{Pid, Signal, WaitOptions, pidfd_send_signal, set_child_sub
 
 use super::channel::{Channel, Kind, Message};
 use super::closes::Closes;
+use super::faults::{Fault, Faults};
 use super::nodes::Nodes;
 use super::notify::Listener;
 use super::parked::Parked;
 use super::reaper;
 use super::registry::Registry;
-use super::server::Server;
+use super::server::{Refusals, Server};
 use super::signals;
 use super::stage::Spec;
 use super::sysview;
@@ -42,6 +43,8 @@ pub struct Options {
     /// What the open of `/dev/kfd` answers, where the device takes no process at all. Elsewhere the first call on the
     /// file makes the process known to it.
     pub kfd_refusal: Option<Errno>,
+    /// A call that fails on purpose.
+    pub fault: Option<Fault>,
 }
 
 /// Why a program could not be run.
@@ -84,6 +87,7 @@ pub struct Prepared {
     program: OsString,
     trace: Option<TraceFile>,
     kfd_refusal: Option<Errno>,
+    fault: Option<Fault>,
     reaper: Reaper,
     stage: Channel,
     files: BackingFiles,
@@ -125,8 +129,8 @@ impl Prepared {
         let mut fds = staged.fds.into_iter();
         let kfd = fds.next().ok_or_else(|| LaunchError::Stage("the device files are missing".to_owned()))?;
         let files = BackingFiles { kfd, render: minors.into_iter().zip(fds).collect() };
-        let Options { program, trace, kfd_refusal, .. } = options;
-        Ok(Self { program, trace, kfd_refusal, reaper, stage, files, mask })
+        let Options { program, trace, kfd_refusal, fault, .. } = options;
+        Ok(Self { program, trace, kfd_refusal, fault, reaper, stage, files, mask })
     }
 
     /// Duplicates of the files behind the device nodes, for whoever makes the [`Kfd`].
@@ -169,7 +173,8 @@ impl Prepared {
         let registry = Arc::new(Registry::new(kfd, nodes, Arc::<Parked>::clone(&parked)));
         let closes = Closes::new(Arc::clone(&registry), self.reaper.pid);
         let listener = Listener::new(listener);
-        let server = Server::new(listener, registry, parked, self.trace.take(), self.kfd_refusal);
+        let refusals = Refusals { kfd: self.kfd_refusal, faults: Faults::new(self.fault) };
+        let server = Server::new(listener, registry, parked, self.trace.take(), refusals);
         let server = server.map_err(system("make an event descriptor"))?;
         start_threads(closes.map_err(system("watch the device files"))?, &server)?;
         let result = self.supervise(&main);
@@ -313,6 +318,7 @@ fn spec(tree: &Tree, options: &Options, minors: Vec<u32>, mask: libc::sigset_t) 
             text(&name)
         })
         .collect::<Result<_, _>>()?;
-    let (view, opens) = (sysview::view(tree, modules.as_deref()), options.kfd_refusal.is_some());
+    let view = sysview::view(tree, modules.as_deref());
+    let opens = options.kfd_refusal.is_some() || options.fault.is_some();
     Ok(Spec { program, argv, envp, view, minors, mask, opens })
 }

@@ -157,7 +157,8 @@ pub fn supervise_if_asked() {
     let mut words = command.to_str().unwrap().split('\u{1f}').map(OsString::from);
     let program = words.next().unwrap();
     let env = vec![(OsString::from(SUPERVISE), OsString::new())];
-    let options = Options { program, args: words.collect(), env, trace: None, kfd_refusal: None };
+    let options =
+        Options { program, args: words.collect(), env, trace: None, kfd_refusal: None, fault: None };
     match supervise(options) {
         Ok(status) => end_like(status),
         Err(error) => {
