@@ -24,6 +24,9 @@ const ONE: c_long = 1;
 const PAGE: c_long = 4096;
 const NO_FD: c_long = -1;
 
+/// `_IOWR('K', 0x20, struct kfd_ioctl_svm_args)`, 24 bytes (linux/kfd_ioctl.h): memory of this process for the GPU.
+const AMDKFD_IOC_SVM: c_long = 0xc018_4b20;
+
 /// All of them. The name is what the worker is told.
 pub const ATTEMPTS: &[Attempt] = attempts! {
     "fork": SYS_fork();
@@ -51,6 +54,7 @@ pub const ATTEMPTS: &[Attempt] = attempts! {
     "unshare": SYS_unshare(libc::CLONE_NEWUSER);
     "enter-a-namespace": SYS_setns(NO_FD, ZERO);
     "change-root": SYS_chroot(ZERO);
+    "svm": SYS_ioctl(ZERO, AMDKFD_IOC_SVM);
     "io-uring": SYS_io_uring_setup(ONE, ZERO);
     "bpf": SYS_bpf(ZERO, ZERO, ZERO);
     "perf": SYS_perf_event_open(ZERO, ZERO, ZERO, ZERO, ZERO);

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use protocol::virtio_gpu::{Command, ResponseId};
 use rustix::process::{Pid, Signal, kill_process};
+use vhost_device_kfd::workers::Bounds;
 
-use super::support::{Mode, Rig, is_running, wait_until_gone};
+use super::support::{self, Mode, Rig, is_running, wait_until_gone};
 use crate::support::{BLOBS, response_id};
 
 fn kill(pid: u32) {
@@ -92,7 +93,11 @@ fn workers_end_with_a_daemon_that_is_killed() {
         let mut rig = Rig::start(Mode::Obeys);
         rig.vm.create_context(1);
         rig.vm.create_context(2);
-        println!("\npids {} {}", rig.pid(1), rig.pid(2));
+        // And one in its jail, which has changed its privileges.
+        let mut real = Rig::of(support::daemons_own(), Bounds::default());
+        real.vm.create_context(1);
+        real.submit_fails(1, b"what is this");
+        println!("\npids {} {} {}", rig.pid(1), rig.pid(2), support::children_with("worker")[0]);
         std::thread::sleep(Duration::from_secs(60));
         panic!("nobody killed it");
     }
@@ -105,9 +110,9 @@ fn workers_end_with_a_daemon_that_is_killed() {
         .spawn()
         .expect("it starts");
     let mut lines = std::io::BufRead::lines(std::io::BufReader::new(daemon.stdout.take().expect("piped")));
-    let pids = lines.find_map(|line| Some(line.ok()?.strip_prefix("pids ")?.to_owned())).expect("two ids");
+    let pids = lines.find_map(|line| Some(line.ok()?.strip_prefix("pids ")?.to_owned())).expect("the ids");
     let pids: Vec<u32> = pids.split(' ').map(|pid| pid.parse().expect("a number")).collect();
-    assert!(pids.iter().all(|pid| is_running(*pid)));
+    assert!(pids.len() == 3 && pids.iter().all(|pid| is_running(*pid)));
     daemon.kill().expect("it runs");
     daemon.wait().expect("a child");
     for pid in pids {
@@ -118,7 +123,7 @@ fn workers_end_with_a_daemon_that_is_killed() {
 #[test]
 fn a_program_that_is_no_worker_is_the_death_of_its_context() {
     let program = vhost_device_kfd::workers::Program::own(["--no-such-option"]);
-    let mut rig = Rig::of(program, vhost_device_kfd::workers::Bounds::default());
+    let mut rig = Rig::of(program, Bounds::default());
     rig.vm.create_context(1);
     rig.submit_fails(1, b"complete");
     rig.destroy(1);

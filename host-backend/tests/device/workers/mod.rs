@@ -7,7 +7,7 @@ mod support;
 mod use_of_blobs;
 
 use support::{Mode, Rig};
-use vhost_device_kfd::workers::{Bounds, Program};
+use vhost_device_kfd::workers::Bounds;
 
 #[test]
 fn a_worker_executes_what_its_context_submits() {
@@ -40,9 +40,7 @@ fn a_worker_has_only_what_it_was_given() {
 
 #[test]
 fn the_daemons_own_workers_are_locked_in() {
-    let daemon = format!("--daemon={}", std::process::id());
-    let program = Program::at(env!("CARGO_BIN_EXE_vhost-device-kfd"), ["worker", &daemon]);
-    let mut rig = Rig::of(program, Bounds::default());
+    let mut rig = Rig::of(support::daemons_own(), Bounds::default());
     rig.vm.create_context(1);
     rig.attach(1, 4, crate::support::BLOBS, 0x4000);
     // No command of the wire: it is refused, and the worker lives.

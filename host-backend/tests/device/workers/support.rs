@@ -125,6 +125,12 @@ impl Rig {
     }
 }
 
+/// What starts the daemon's own workers.
+pub fn daemons_own() -> Program {
+    let daemon = format!("--daemon={}", std::process::id());
+    Program::at(env!("CARGO_BIN_EXE_vhost-device-kfd"), ["worker", &daemon])
+}
+
 /// Whether there is such a process, and it has not ended.
 pub fn is_running(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
