@@ -13,3 +13,4 @@ pub mod library;
 pub mod logging;
 pub mod matrix;
 pub mod names;
+mod transport;

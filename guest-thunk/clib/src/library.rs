@@ -1,15 +1,22 @@
 //! The one library of this process.
 
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use hsakmt::engine::Opened;
 use hsakmt::native::{KernelReaches, Native, Paths};
+use hsakmt::virtio::{OwnMemory, Virtio};
 use hsakmt::{Connection, Engine, Library, Options, Result};
 use protocol::hsakmt::Status;
 
+use crate::transport::{self, Found};
 use crate::{drm, logging};
 
 static LIBRARY: Library = Library::new();
+
+/// The device, while it is a virtual machine's.
+static VIRTIO: AtomicPtr<Virtio> = AtomicPtr::new(ptr::null_mut());
 
 /// `hsaKmtOpenKFD`.
 ///
@@ -19,6 +26,31 @@ pub fn open() -> Result<Opened> {
     logging::set_up();
     watch_forks()?;
     LIBRARY.open(Options::from_env, connect)
+}
+
+/// `vhsaKmtOpenKFD`.
+///
+/// # Errors
+/// See [`Library::open`]; `KERNEL_IO_CHANNEL_NOT_OPENED` too where the library is open over the kernel's KFD.
+pub fn open_virtio() -> Result<Opened> {
+    logging::set_up();
+    watch_forks()?;
+    let opened = LIBRARY.open(Options::from_env, || transport::find_virtio().map(virtual_machine))?;
+    if virtio().is_none() {
+        log::warn!("vhsaKmtOpenKFD: the library is open over the kernel's KFD");
+        LIBRARY.close()?;
+        return Err(Status::KernelIoChannelNotOpened);
+    }
+    Ok(opened)
+}
+
+/// Refuses what works over virtio alone.
+///
+/// # Errors
+/// `KERNEL_IO_CHANNEL_NOT_OPENED` unless the library is open over virtio.
+pub fn over_virtio() -> Result<()> {
+    virtio().ok_or(Status::KernelIoChannelNotOpened)?;
+    engine().map(drop)
 }
 
 /// `hsaKmtCloseKFD`.
@@ -37,18 +69,46 @@ pub fn engine() -> Result<&'static Engine> {
     LIBRARY.engine()
 }
 
-/// The kernel's KFD.
+/// The device of this process: the host's GPUs in a virtual machine, or the kernel's KFD.
 fn connect() -> Result<Connection> {
+    match transport::find()? {
+        Found::Native => Ok(native()),
+        Found::Virtio(virtio) => Ok(virtual_machine(virtio)),
+    }
+}
+
+/// The kernel's KFD.
+fn native() -> Connection {
     let native = Arc::new(Native::with_render_opener(Paths::default(), drm::open_render_node));
     let abandoned = Arc::clone(&native);
-    Ok(Connection {
+    VIRTIO.store(ptr::null_mut(), Ordering::Release);
+    Connection {
         device: native,
         mem: Arc::new(KernelReaches),
         abandon: Box::new(move || {
             drm::abandon();
             abandoned.abandon_in_child();
         }),
-    })
+    }
+}
+
+/// The host's GPUs.
+fn virtual_machine(virtio: Virtio) -> Connection {
+    let virtio = Arc::new(virtio);
+    // One for each process that opens the library; it is there until the process ends, as the engine.
+    VIRTIO.store(Arc::into_raw(Arc::clone(&virtio)).cast_mut(), Ordering::Release);
+    let abandoned = Arc::clone(&virtio);
+    Connection {
+        device: virtio,
+        mem: Arc::new(OwnMemory),
+        abandon: Box::new(move || abandoned.abandon_in_child()),
+    }
+}
+
+/// The device, if it is a virtual machine's.
+pub fn virtio() -> Option<&'static Virtio> {
+    // SAFETY: the pointer is null or came from `Arc::into_raw` of a reference that is never given back.
+    unsafe { VIRTIO.load(Ordering::Acquire).as_ref() }
 }
 
 /// Has the child of each fork told, so that it does not take its parent's connection for its own, and sees to it that no
@@ -57,7 +117,7 @@ fn watch_forks() -> Result<()> {
     static WATCHED: OnceLock<i32> = OnceLock::new();
     let failed = *WATCHED.get_or_init(|| {
         // SAFETY: the handlers are functions of this library, which is never unloaded (`-z nodelete`); all they do in
-        // the child is to store to an atomic and to unlock mutexes that the same thread has locked.
+        // the child is to store to an atomic, to unlock mutexes that the same thread has locked, and to close a descriptor.
         unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(in_child)) }
     });
     if failed == 0 {
@@ -81,4 +141,9 @@ extern "C" fn after_fork() {
 extern "C" fn in_child() {
     after_fork();
     LIBRARY.forked();
+    // At once, whether the child ever opens the library or not: the host keeps the parent's context as long as anybody has its
+    // descriptor.
+    if let Some(virtio) = virtio() {
+        virtio.abandon_in_child();
+    }
 }

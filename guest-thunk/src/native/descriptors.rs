@@ -161,8 +161,8 @@ mod tests {
     use protocol::kfd::ioctl::Ops;
     use zerocopy::{FromBytes, IntoBytes};
 
-    use super::super::testing::{TestCall, is_open};
     use super::*;
+    use crate::testing::{TestCall, is_open};
 
     fn null() -> OwnedFd {
         std::fs::File::open("/dev/null").unwrap().into()

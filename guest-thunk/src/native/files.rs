@@ -103,8 +103,8 @@ impl Files {
 mod tests {
     use std::os::fd::FromRawFd;
 
-    use super::super::testing::is_open;
     use super::*;
+    use crate::testing::is_open;
 
     /// A copy of an entry.
     fn get(files: &Files, owner: u64, id: FileId) -> Result<Entry, Errno> {

@@ -18,11 +18,8 @@
 mod descriptors;
 mod explain;
 mod files;
-mod fork;
 mod group;
 mod process;
-#[cfg(test)]
-mod testing;
 mod tree;
 
 use std::os::fd::OwnedFd;
@@ -38,8 +35,8 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 pub use explain::{OpenProblem, Owner, Reason, explain};
 
 use crate::errno_of;
+use crate::fork::ForkMark;
 use files::Files;
-use fork::ForkMark;
 use process::NativeProcess;
 
 /// Where the kernel's files are.

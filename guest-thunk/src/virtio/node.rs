@@ -1,7 +1,10 @@
 //! The render node: what the device offers, a context on it, and commands for the context.
 
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use protocol::Errno;
 use protocol::drm::DrmIoctl;
@@ -16,7 +19,9 @@ use rustix::fs::{Mode, OFlags};
 use zerocopy::IntoBytes;
 
 use super::blob::Blob;
+use super::device::{Device, GuestBlob, Submission};
 use crate::errno_of;
+use crate::fork::ForkMark;
 use crate::kernel_ioctl::kernel_ioctl;
 
 /// The driver's name, as DRM_IOCTL_VERSION gives it.
@@ -45,17 +50,10 @@ pub enum NodeError {
 /// An open render node of a virtio-gpu device with our capset.
 #[derive(Debug)]
 pub struct Node {
-    fd: OwnedFd,
+    fd: Arc<OwnedFd>,
     capset: Capset,
-}
-
-/// A command for the context.
-#[derive(Clone, Copy, Debug)]
-pub struct Submission<'a> {
-    /// Ring of the context; `None` for the device's own order.
-    pub ring: Option<u32>,
-    /// What the context gets.
-    pub bytes: &'a [u8],
+    fork: ForkMark,
+    abandoned: AtomicBool,
 }
 
 impl Node {
@@ -91,7 +89,7 @@ impl Node {
         if capset.magic.get() != capset::MAGIC {
             return Err(NodeError::Foreign(path.to_owned()));
         }
-        Ok(Self { fd, capset })
+        Ok(Self { fd: Arc::new(fd), capset, fork: ForkMark::new(), abandoned: AtomicBool::new(false) })
     }
 
     /// What the device says of itself.
@@ -106,45 +104,12 @@ impl Node {
         getparam(&self.fd, param::HOST_VISIBLE).is_ok_and(|value| value != 0)
     }
 
-    /// Makes the context of this file, with so many rings (CONTEXT_INIT).
-    ///
-    /// # Errors
-    /// `EEXIST` the second time; `EINVAL` for more than 64 rings.
-    pub fn init_context(&self, rings: u32) -> Result<(), Errno> {
-        let of = |param, value: u32| ContextSetParam { param, value: value.into() };
-        let params = [of(context_param::CAPSET_ID, CAPSET_HSAKMT), of(context_param::NUM_RINGS, rings)];
-        let mut args = ContextInit {
-            num_params: params.len() as u32,
-            pad: 0,
-            ctx_set_params: params.as_ptr().expose_provenance() as u64,
-        };
-        ioctl(&self.fd, &mut args)
-    }
-
     /// A blob of guest memory: `size` bytes, rounded up to pages, that the host reaches once the context has it.
     ///
     /// # Errors
-    /// `ENOMEM`, and what the driver says of a size that cannot be.
-    pub fn create_blob(&self, size: u64) -> Result<Blob<'_>, Errno> {
+    /// As [`Device::create_blob`].
+    pub fn blob(&self, size: u64) -> Result<Blob, Errno> {
         Blob::new(&self.fd, size)
-    }
-
-    /// Sends a command and does not wait (EXECBUFFER).
-    ///
-    /// # Errors
-    /// `EINVAL` for a ring that the context does not have; `EINTR`; `ENOMEM`.
-    pub fn submit(&self, submission: Submission<'_>) -> Result<(), Errno> {
-        self.execbuffer(submission, 0).map(drop)
-    }
-
-    /// Sends a command. The descriptor becomes readable when the context has answered it, and all before it on its ring.
-    ///
-    /// # Errors
-    /// As [`Node::submit`].
-    pub fn submit_with_fence(&self, submission: Submission<'_>) -> Result<OwnedFd, Errno> {
-        let fence = self.execbuffer(submission, EXECBUF_FENCE_FD_OUT)?;
-        // SAFETY: the kernel has just made this descriptor for this call, and nobody else knows its number.
-        Ok(unsafe { OwnedFd::from_raw_fd(fence) })
     }
 
     fn execbuffer(&self, submission: Submission<'_>, flags: u32) -> Result<i32, Errno> {
@@ -162,9 +127,52 @@ impl Node {
     }
 }
 
-/// A call of the virtio-gpu driver.
+impl Device for Node {
+    fn init_context(&self, rings: u32) -> Result<(), Errno> {
+        let of = |param, value: u32| ContextSetParam { param, value: value.into() };
+        let params = [of(context_param::CAPSET_ID, CAPSET_HSAKMT), of(context_param::NUM_RINGS, rings)];
+        let mut args = ContextInit {
+            num_params: params.len() as u32,
+            pad: 0,
+            ctx_set_params: params.as_ptr().expose_provenance() as u64,
+        };
+        ioctl(&self.fd, &mut args)
+    }
+
+    fn create_blob(&self, size: u64) -> Result<Box<dyn GuestBlob>, Errno> {
+        Ok(Box::new(self.blob(size)?))
+    }
+
+    fn submit(&self, submission: Submission<'_>) -> Result<(), Errno> {
+        self.execbuffer(submission, 0).map(drop)
+    }
+
+    fn submit_with_fence(&self, submission: Submission<'_>) -> Result<OwnedFd, Errno> {
+        let fence = self.execbuffer(submission, EXECBUF_FENCE_FD_OUT)?;
+        // SAFETY: the kernel has just made this descriptor for this call, and nobody else knows its number.
+        Ok(unsafe { OwnedFd::from_raw_fd(fence) })
+    }
+
+    fn abandon(&self) {
+        if self.fork.is_here() || self.abandoned.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        // Whoever still holds a reference in this child must not close the number later: it may be another file's by then.
+        let _kept = ManuallyDrop::new(Arc::clone(&self.fd));
+        // SAFETY: the number is a descriptor that this process inherited, and no value of this address space closes it any
+        // more: one reference is never dropped.
+        unsafe { rustix::io::close(self.fd.as_raw_fd()) };
+    }
+}
+
+/// A call of the virtio-gpu driver, made again when a signal interrupts it: the driver has done nothing then.
 pub(super) fn ioctl<A: Args>(fd: &OwnedFd, args: &mut A) -> Result<(), Errno> {
-    kernel_ioctl(fd, A::REQUEST, args.as_mut_bytes()).map(drop)
+    loop {
+        match kernel_ioctl(fd, A::REQUEST, args.as_mut_bytes()) {
+            Err(Errno::EINTR) => {}
+            result => return result.map(drop),
+        }
+    }
 }
 
 /// The name of the driver behind a render node.

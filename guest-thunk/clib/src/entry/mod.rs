@@ -8,11 +8,12 @@ mod queue;
 mod refused;
 mod svm;
 mod topology;
+mod virtio;
 
 pub(crate) use refused::REFUSED;
 
 /// The entry points that do what `hsakmt.h` says, by area.
-pub(crate) const AREAS: [(&str, &[&str]); 7] = [
+pub(crate) const AREAS: [(&str, &[&str]); 9] = [
     ("open and close", lifetime::NAMES),
     ("topology", topology::NAMES),
     ("memory", memory::NAMES),
@@ -20,4 +21,6 @@ pub(crate) const AREAS: [(&str, &[&str]); 7] = [
     ("events", event::NAMES),
     ("shared virtual memory", svm::NAMES),
     ("debugging", debug::NAMES),
+    ("open over virtio", virtio::NAMES),
+    ("the same over virtio", virtio::OTHERS),
 ];

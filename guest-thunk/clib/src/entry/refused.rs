@@ -60,41 +60,27 @@ refuse! {
 }
 
 refuse! {
-    VIRTIO, Ok(()), Status::KernelIoChannelNotOpened, "there is no virtio device in this process":
-    vhsaKmtOpenKFD vhsaKmtCloseKFD vhsaKmtAllocMemory vhsaKmtAllocMemoryAlign vhsaKmtFreeMemory
-    vhsaKmtMapMemoryToGPUNodes vhsaKmtUnmapMemoryToGPU vhsaKmtAvailableMemory vhsaKmtMapMemoryToGPU
-    vhsaKmtRegisterMemoryWithFlags vhsaKmtRegisterMemory vhsaKmtRegisterMemoryToNodes
-    vhsaKmtDeregisterMemory vhsaKmtGetVersion vhsaKmtAcquireSystemProperties vhsaKmtReleaseSystemProperties
-    vhsaKmtGetNodeProperties vhsaKmtGetXNACKMode vhsaKmtSetXNACKMode vhsaKmtRuntimeEnable
-    vhsaKmtRuntimeDisable vhsaKmtGetNodeMemoryProperties vhsaKmtGetNodeCacheProperties
-    vhsaKmtGetNodeIoLinkProperties vhsaKmtGetClockCounters vhsaKmtGetAMDGPUDeviceHandle
-    vhsaKmtQueryPointerInfo vhsaKmtGetTileConfig vhsaKmtCreateEvent vhsaKmtDestroyEvent vhsaKmtSetEvent
-    vhsaKmtResetEvent vhsaKmtQueryEventState vhsaKmtWaitOnMultipleEvents vhsaKmtWaitOnEvent
-    vhsaKmtWaitOnEvent_Ext vhsaKmtWaitOnMultipleEvents_Ext vhsaKmtSetTrapHandler vhsaKmtCreateQueue
-    vhsaKmtCreateQueueExt vhsaKmtCreateQueueV2 vhsaKmtDestroyQueue vhsaKmtUpdateQueue vhsaKmtGetQueueInfo
-    vhsaKmtSetQueueCUMask vhsaKmtAllocQueueGWS vhsaKmtRegisterGraphicsHandleToNodes
-    vhsaKmtRegisterGraphicsHandleToNodesExt vhsaKmtMapGraphicHandle vhsaKmtUnmapGraphicHandle
-    vhsaKmtExportDMABufHandle vhsaKmtGetRuntimeCapabilities vhsaKmtShareMemory vhsaKmtRegisterSharedHandle
-    vhsaKmtRegisterSharedHandleToNodes vhsaKmtSetMemoryPolicy vhsaKmtSetMemoryUserData vhsaKmtSVMGetAttr
-    vhsaKmtSVMSetAttr vhsaKmtReplaceAsanHeaderPage vhsaKmtReturnAsanHeaderPage vhsaKmtAisReadWriteFile
-    vhsaKmtProcessVMRead vhsaKmtProcessVMWrite vhsaKmtModelEnabled vhsaKmtOpenSMI vhsaKmtSPMAcquire
-    vhsaKmtSPMRelease vhsaKmtSPMSetDestBuffer vhsaKmtVirtioMapHandleToVA vhsaKmtVirtioUnmapHandleFromVA
+    VIRTIO, library::over_virtio(), Status::NotSupported, "this function is not supported over virtio":
+    vhsaKmtCreateQueueV2 vhsaKmtRegisterGraphicsHandleToNodesExt vhsaKmtMapGraphicHandle
+    vhsaKmtReplaceAsanHeaderPage vhsaKmtReturnAsanHeaderPage vhsaKmtAisReadWriteFile vhsaKmtProcessVMRead
+    vhsaKmtProcessVMWrite vhsaKmtModelEnabled vhsaKmtSPMAcquire vhsaKmtSPMRelease vhsaKmtSPMSetDestBuffer
+    vhsaKmtVirtioMapHandleToVA vhsaKmtVirtioUnmapHandleFromVA
 }
 
 /// Declares libdrm's functions of the virtio transport.
 macro_rules! refuse_drm {
     ($($name:ident)*) => {$(
-        #[doc = concat!("`", stringify!($name), "`: there is no virtio device in this process.")]
+        #[doc = concat!("`", stringify!($name), "`: buffers of libdrm are not supported over virtio.")]
         #[unsafe(no_mangle)]
         pub extern "C" fn $name() -> c_int {
             let _uncancelled = Uncancelled::new();
-            log::warn!(concat!(stringify!($name), ": there is no virtio device in this process"));
-            -libc::ENODEV
+            log::warn!(concat!(stringify!($name), ": buffers of libdrm are not supported over virtio"));
+            -libc::ENOSYS
         }
     )*
         /// These names, and why they are refused.
         pub(crate) const VIRTIO_DRM: (&str, &[&str]) =
-            ("there is no virtio device in this process", &[$(stringify!($name)),*]);
+            ("buffers of libdrm are not supported over virtio", &[$(stringify!($name)),*]);
     };
 }
 

@@ -6,9 +6,9 @@ use protocol::kfd::args::{AcquireVmArgs, GetVersionArgs};
 use protocol::kfd::{Caller, Kfd, PassedFd, ProcessId};
 use zerocopy::IntoBytes;
 
-use super::super::testing::{TestCall, in_a_child, is_open};
 use super::super::{Native, Paths};
 use super::*;
+use crate::testing::{TestCall, in_a_child, is_open};
 
 /// Harmless files in the place of devices: they can be opened, and no ioctl works on them.
 struct Rig {

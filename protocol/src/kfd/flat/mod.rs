@@ -133,6 +133,19 @@ impl FlatCall {
         found
     }
 
+    /// Whether the call reaches no memory: there is nothing to be carried.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// Bytes of all memory that the call may write.
+    #[must_use]
+    pub fn writable_len(&self) -> u64 {
+        let writable = self.ranges.iter().filter(|range| range.flow.writes());
+        writable.fold(0, |sum, range| sum.saturating_add(range.len))
+    }
+
     /// Whether the call declares all of `[addr, addr + len)` to be written.
     fn may_write(&self, addr: u64, len: u64) -> bool {
         self.ranges.iter().any(|range| range.flow.writes() && range.locate(addr, len).is_some())

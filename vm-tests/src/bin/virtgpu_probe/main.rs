@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use hsakmt::virtio::{Node, Submission};
+use hsakmt::virtio::{Device as _, Node, Submission};
 use rustix::event::{PollFd, PollFlags, poll};
 
 /// Bytes of a page.
@@ -40,7 +40,7 @@ fn probe(blobs: u32) -> Result<(), Box<dyn std::error::Error>> {
     println!("second context {:?}", node.init_context(RINGS));
     println!("one page {:?}", round_trip(&node, PAGE));
     println!("save area {:?}", round_trip(&node, SAVE_AREA));
-    println!("no bytes {:?}", node.create_blob(0).map(drop));
+    println!("no bytes {:?}", node.blob(0).map(drop));
     fences(&node)?;
     rate(&node, blobs)
 }
@@ -56,7 +56,7 @@ fn render_node() -> io::Result<PathBuf> {
 
 /// Writes the first and the last word of a blob and reads them back through another mapping.
 fn round_trip(node: &Node, size: u64) -> Result<bool, protocol::Errno> {
-    let blob = node.create_blob(size)?;
+    let blob = node.blob(size)?;
     let last = usize::try_from(size).unwrap_or(usize::MAX) - 4;
     let view = blob.map()?;
     let written = view.write(0, b"ours") && view.write(last, b"last");
@@ -84,7 +84,7 @@ fn rate(node: &Node, count: u32) -> Result<(), Box<dyn std::error::Error>> {
     let start = Instant::now();
     let mut blobs = Vec::new();
     for _ in 0..count {
-        blobs.push(node.create_blob(PAGE)?);
+        blobs.push(node.blob(PAGE)?);
     }
     // The driver does not wait for the device; an answered fence says that it has seen them all.
     let fence = node.submit_with_fence(Submission { ring: Some(0), bytes: b"kfd?" })?;

@@ -6,11 +6,11 @@ use std::sync::Mutex;
 use protocol::Errno;
 use protocol::kfd::{Call, Interrupt, PassedFd, UserMem};
 
-use super::KernelReaches;
+use crate::native::KernelReaches;
 
 /// Runs `body` in a forked child and gives what it said. It may allocate and make system calls, and must not
 /// panic.
-pub(super) fn in_a_child(body: impl FnOnce() -> bool) -> bool {
+pub(crate) fn in_a_child(body: impl FnOnce() -> bool) -> bool {
     // SAFETY: the child runs `body` and ends. glibc's allocator is usable in it, and `body` takes no lock
     // that another thread of the tests could hold.
     let pid = unsafe { libc::fork() };
@@ -29,16 +29,16 @@ pub(super) fn in_a_child(body: impl FnOnce() -> bool) -> bool {
 
 /// A call whose numbers name what the test says.
 #[derive(Default)]
-pub(super) struct TestCall {
-    pub(super) passed: Mutex<Vec<(i32, PassedFd)>>,
-    pub(super) installed: Mutex<Vec<OwnedFd>>,
-    pub(super) refuses: bool,
-    pub(super) interrupt: Interrupt,
+pub(crate) struct TestCall {
+    pub(crate) passed: Mutex<Vec<(i32, PassedFd)>>,
+    pub(crate) installed: Mutex<Vec<OwnedFd>>,
+    pub(crate) refuses: bool,
+    pub(crate) interrupt: Interrupt,
 }
 
 impl TestCall {
     /// The number `fd` in the arguments stands for this.
-    pub(super) fn with(self, fd: i32, passed: PassedFd) -> Self {
+    pub(crate) fn with(self, fd: i32, passed: PassedFd) -> Self {
         self.passed.lock().unwrap().push((fd, passed));
         self
     }
@@ -71,7 +71,7 @@ impl Call for TestCall {
 }
 
 /// Whether a descriptor number is open in this process.
-pub(super) fn is_open(fd: i32) -> bool {
+pub(crate) fn is_open(fd: i32) -> bool {
     // SAFETY: the borrow ends with the statement; fcntl answers EBADF for a number that is not open.
     rustix::io::fcntl_getfd(unsafe { BorrowedFd::borrow_raw(fd) }).is_ok()
 }

@@ -15,7 +15,8 @@ const HERE: u32 = 1;
 /// (`MADV_WIPEONFORK`, Linux 4.14), also of a bare `fork` system call that runs no handlers of the C library.
 /// Where that is not to be had, the process id is compared. A child that shares the address space (`vfork`)
 /// counts as the process itself, whose memory it works on.
-pub(super) struct ForkMark {
+#[derive(Debug)]
+pub(crate) struct ForkMark {
     page: Option<NonNull<AtomicU32>>,
     pid: u32,
 }
@@ -27,7 +28,7 @@ unsafe impl Sync for ForkMark {}
 
 impl ForkMark {
     /// A mark of this process.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let page = wiped_in_children();
         if let Some(page) = page {
             // SAFETY: the page was just mapped, is aligned and zeroed (a valid `AtomicU32`), and is not
@@ -44,7 +45,7 @@ impl ForkMark {
     }
 
     /// Whether this process made the mark.
-    pub(super) fn is_here(&self) -> bool {
+    pub(crate) fn is_here(&self) -> bool {
         match self.page {
             // SAFETY: as in `new`; in a child the page is zeroed, which is a valid value too.
             Some(page) => unsafe { page.as_ref() }.load(Ordering::Relaxed) == HERE,
@@ -53,7 +54,7 @@ impl ForkMark {
     }
 
     /// Id of the process that made the mark.
-    pub(super) fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.pid
     }
 }
@@ -86,8 +87,8 @@ fn wiped_in_children() -> Option<NonNull<AtomicU32>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::in_a_child;
     use super::*;
+    use crate::testing::in_a_child;
 
     #[test]
     fn a_mark_is_here_and_not_in_a_forked_child() {
