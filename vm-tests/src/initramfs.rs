@@ -26,6 +26,8 @@ pub struct Contents {
     pub modules: Vec<String>,
     /// The same, where the kernel has them.
     pub optional_modules: Vec<String>,
+    /// Modules that are there, and loaded only when asked for.
+    pub carried_modules: Vec<String>,
     /// Files: (path in the guest, file of the host). The permission bits are kept.
     pub files: Vec<(String, PathBuf)>,
     /// Programs of the host, put at `/bin/NAME`, with the libraries that they need at the host's paths.
@@ -62,7 +64,9 @@ pub fn build(kernel: &Kernel, contents: &Contents) -> Result<File> {
     // The kernel opens it for the first process, before anything can be mounted.
     archive.character_device("dev/console", 0o600, (5, 1)).map_err(failed())?;
     add(&mut archive, "/init", &programs::static_bin("agent")?)?;
-    for file in modules(kernel, contents.modules_of(kernel)?)? {
+    let carried = contents.carried_modules.iter().map(String::as_str);
+    let names = contents.modules_of(kernel)?.into_iter().chain(carried);
+    for file in modules(kernel, names)? {
         archive.file(&guest_module(&file), 0o644, &read_module(&file)?).map_err(failed())?;
     }
     for (path, file) in files(contents)? {
@@ -80,8 +84,8 @@ pub fn guest_module(file: &Path) -> String {
     format!("{MODULES}/{}.ko", module_name(&file.to_string_lossy()))
 }
 
-fn modules(kernel: &Kernel, names: Vec<&str>) -> Result<BTreeSet<PathBuf>> {
-    let orders = names.into_iter().map(|name| kernel.load_order(name)).collect::<Result<Vec<_>>>()?;
+fn modules<'a>(kernel: &Kernel, names: impl Iterator<Item = &'a str>) -> Result<BTreeSet<PathBuf>> {
+    let orders = names.map(|name| kernel.load_order(name)).collect::<Result<Vec<_>>>()?;
     Ok(orders.into_iter().flatten().collect())
 }
 

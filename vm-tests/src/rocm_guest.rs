@@ -12,8 +12,8 @@ const LIBRARY: &str = "/run/kfdvirt";
 const PROGRAMS: &str = "/run/kfdvirt/bin";
 const PATH: &str = "/run/kfdvirt/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// rocminfo looks whether amdgpu is loaded and opens /dev/kfd, though it asks neither for anything. From 7.2 on the kernel's
-/// KFD cannot be opened without a GPU of its own: then the render node stands in for it.
+/// rocminfo opens /dev/kfd, though it asks it for nothing. From 7.2 on the kernel's KFD cannot be opened without a GPU of its
+/// own: then the render node stands in for it.
 const FOR_ROCMINFO: &str =
     "if ! (: <>/dev/kfd) 2>/dev/null; then mount --bind /dev/dri/renderD128 /dev/kfd; fi";
 
@@ -36,15 +36,24 @@ impl RocmGuest {
         let root = Root::trixie()?;
         let mut config = Config::stock()?.memory_mib(MEMORY_MIB).vhost_user_gpu(&daemon.socket())?;
         config.kernel = kernel;
-        let config = config.root(&root)?.module("amdgpu");
+        let config = config.root(&root)?.carry_module("amdgpu");
         let library = programs::thunk_dir()?.join("libhsakmt.so.1");
-        progress("booting the guest and loading its modules");
+        progress("booting the guest");
         let vm = Vm::boot(&config)?;
         let mut guest = Self { vm, daemon, root };
         progress("copying our library into the guest");
         guest.put(&library, &format!("{LIBRARY}/libhsakmt.so.1"))?;
-        guest.run(Run::new(["sh", "-ec", FOR_ROCMINFO]))?.success()?;
         Ok(guest)
+    }
+
+    /// Gives rocminfo what it looks for, and no other program: the module amdgpu, whose loading takes most of a minute
+    /// under TCG, and a `/dev/kfd` that can be opened.
+    ///
+    /// # Errors
+    /// If the guest's kernel refuses it.
+    pub fn satisfy_rocminfo(&mut self) -> Result<()> {
+        self.vm.modprobe("amdgpu")?;
+        self.run(Run::new(["sh", "-ec", FOR_ROCMINFO]))?.success().map(drop)
     }
 
     /// Puts a program of the host into the guest and returns its name there. Its libraries must be Debian 13's.

@@ -77,6 +77,12 @@ impl Config {
         self
     }
 
+    /// Puts a kernel module and what it needs into the guest, for [`Vm::modprobe`].
+    pub fn carry_module(mut self, name: &str) -> Self {
+        self.contents.carried_modules.push(name.to_owned());
+        self
+    }
+
     /// Puts a file of the host into the guest.
     pub fn file(mut self, guest: &str, host: &Path) -> Self {
         self.contents.files.push((guest.to_owned(), host.to_owned()));
@@ -278,7 +284,7 @@ impl Vm {
         }
     }
 
-    /// Loads a module that [`Config::module`] put into the guest, after all that it needs.
+    /// Loads a module that [`Config::carry_module`] put into the guest, after all that it needs.
     ///
     /// # Errors
     /// If the guest's kernel refuses it.

@@ -7,6 +7,7 @@ mod listings;
 mod thunk;
 mod work;
 
+use std::thread;
 use std::time::{Duration, Instant};
 
 use vm_tests::{Kernel, Result, RocmGuest};
@@ -31,6 +32,23 @@ fn rocm_works_in_a_guest_with_linux_6_12() -> Result<()> {
 #[ignore = "the parts that it tests are being written"]
 fn rocm_works_in_a_guest_with_linux_7() -> Result<()> {
     everything(Kernel::newest_7()?)
+}
+
+/// Two guests and two daemons, each with its own kernel: they share nothing but the host's processors.
+#[test]
+#[ignore = "the parts that it tests are being written"]
+fn two_guests_work_at_once() -> Result<()> {
+    let guests = [Kernel::stock()?, Kernel::newest_7()?].map(|kernel| RocmGuest::boot(kernel, GPU, |_| ()));
+    thread::scope(|scope| {
+        let working = guests.map(|guest| {
+            scope.spawn(|| {
+                let mut guest = guest?;
+                work::four_threads_get_what_they_wrote(&mut guest)?;
+                guest.power_off()
+            })
+        });
+        working.into_iter().try_for_each(|guest| guest.join().expect("no panic"))
+    })
 }
 
 /// What is asked of a guest, by name.

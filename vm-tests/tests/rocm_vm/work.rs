@@ -37,6 +37,12 @@ pub fn two_hundred_threads_wait_for_two_hundred_signals(guest: &mut RocmGuest) -
     Ok(())
 }
 
+pub fn four_threads_get_what_they_wrote(guest: &mut RocmGuest) -> Result<()> {
+    let output = all_right(guest, &["stress", "10", "4"])?;
+    assert!(output.contains("stress: 4 threads"), "{output}");
+    Ok(())
+}
+
 /// Runs the program eight times at once, and prints what all of them said.
 const EIGHT: &str = "for i in 1 2 3 4 5 6 7 8; do $0 stress $1 4 >/tmp/stress.$i 2>&1 & pids=\"$pids $!\"; done; \
                      bad=0; for pid in $pids; do wait $pid || bad=1; done; cat /tmp/stress.*; exit $bad";

@@ -52,6 +52,9 @@ fn compile_hsa_copy() -> Result<PathBuf, Error> {
 /// Debian's rocminfo; of its output the lines that say which agents there are.
 fn rocminfo(guest: &mut RocmGuest) -> Result<(), Error> {
     const SHOWN: [&str; 5] = ["Name:", "Marketing Name:", "Device Type:", "Compute Unit:", "Wavefront Size:"];
+    let step = Step::start("loading amdgpu: rocminfo alone looks whether it is there");
+    guest.satisfy_rocminfo()?;
+    drop(step);
     let text = run(guest, "rocminfo 6.1.2, as Debian built it", Run::new(["rocminfo"]))?.success()?;
     if !text.contains("Device Type:             GPU") {
         return Err(Error::Package(format!("rocminfo lists no GPU:\n{text}")));

@@ -63,6 +63,9 @@ enum Verb {
         /// What vhost-device-kfd's option --gpu says.
         #[arg(long, default_value = "soft:mi210")]
         gpu: String,
+        /// Load amdgpu, which rocminfo looks for.
+        #[arg(long)]
+        rocminfo: bool,
         /// Put this program of the host into the guest's PATH.
         #[arg(long)]
         program: Vec<PathBuf>,
@@ -122,9 +125,13 @@ impl Verb {
                 Ok(ExitCode::SUCCESS)
             }
             Self::Enter { uid, bind, argv } => enter(uid, &bind, &argv),
-            Self::Gpu { kernel, gpu, program, seconds, argv } => {
+            Self::Gpu { kernel, gpu, rocminfo, program, seconds, argv } => {
+                let mut guest = RocmGuest::boot(kernel_named(&kernel)?, &gpu, |what| log::info!("{what}"))?;
+                if rocminfo {
+                    guest.satisfy_rocminfo()?;
+                }
                 let run = Run::new(argv).timeout(Duration::from_secs(seconds));
-                with_gpu(kernel_named(&kernel)?, &gpu, &program, run)
+                with_gpu(guest, &program, &run)
             }
             Self::Boot { kernel, module, trixie, program, memory, argv } => {
                 let mut config = Config::stock()?.memory_mib(memory);
@@ -197,13 +204,12 @@ fn boot(config: Config, trixie: bool, argv: Vec<String>) -> Result<ExitCode, Err
     Ok(show(&output, start))
 }
 
-fn with_gpu(kernel: Kernel, gpu: &str, programs: &[PathBuf], run: Run) -> Result<ExitCode, Error> {
-    let mut guest = RocmGuest::boot(kernel, gpu, |what| log::info!("{what}"))?;
+fn with_gpu(mut guest: RocmGuest, programs: &[PathBuf], run: &Run) -> Result<ExitCode, Error> {
     for program in programs {
         guest.program(program)?;
     }
     let start = Instant::now();
-    let output = guest.run(run)?;
+    let output = guest.run(run.clone())?;
     let code = show(&output, start);
     guest.power_off()?;
     Ok(code)
