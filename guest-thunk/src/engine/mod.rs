@@ -104,12 +104,13 @@ impl Engine {
         Err(Status::NotSupported)
     }
 
-    /// Drops what the library holds for itself: doorbells that no queue uses. Called at the last `hsaKmtCloseKFD`.
+    /// Drops what the library holds for itself: doorbells that no queue uses, addresses that wait to be used again. Called at the last `hsaKmtCloseKFD`.
     ///
     /// Buffers, queues and events are the program's and stay, as in AMD's library; the event page and whether the runtime
     /// is enabled are KFD's state for the life of the process, and a snapshot stays until it is released.
     pub fn close(&self) {
         self.queues.close(self);
+        self.close_memory();
     }
 }
 

@@ -17,6 +17,7 @@ use protocol::kfd::Mapping;
 use rustix::io;
 
 use super::ranges::Ranges;
+use super::spare::Spare;
 use super::vm::{Access, HUGE_PAGE, PAGE, Region, page_ceil};
 use crate::engine::{Options, Result};
 
@@ -35,6 +36,7 @@ pub(super) struct Addresses {
     guard: u64,
     max_align: u64,
     hidden: Arc<Pool>,
+    spare: Arc<Spare>,
     arena: Option<Arena>,
     numbers: Option<Numbers>,
 }
@@ -101,6 +103,7 @@ impl Addresses {
             guard: u64::from(options.guard_pages) * PAGE,
             max_align: PAGE << options.max_va_align.min(18),
             hidden: Arc::default(),
+            spare: Arc::default(),
             arena: None,
             numbers: Numbers::outside(taken),
         };
@@ -201,16 +204,34 @@ impl Addresses {
                 return taken.map(|taken| taken.of(chunk, None)).ok_or(io::Errno::EXIST);
             }
         }
+        // It may be among those that wait to be used again.
+        self.spare.empty();
         let region = Region::reserve_at(at, size)?;
-        Ok(Va { start: at, size, hold: Hold::Own(region) })
+        Ok(self.own(at, size, region))
     }
 
     /// A mapping of its own. With no room for guard pages and a good alignment it goes without.
     fn take_own(&self, want: Want, align: u64) -> io::Result<Va> {
-        match self.reserve(want.size, align, self.guard) {
+        if let Some(region) = self.spare.take(want.size, align) {
+            return Ok(self.own(region.start(), want.size, region));
+        }
+        let mut taken = self.reserve(want.size, align, self.guard);
+        if matches!(taken, Err(io::Errno::NOMEM)) && self.spare.empty() {
+            taken = self.reserve(want.size, align, self.guard);
+        }
+        match taken {
             Err(io::Errno::NOMEM) => self.reserve(want.size, want.align.max(PAGE), 0),
             taken => taken,
         }
+    }
+
+    fn own(&self, start: u64, size: u64, region: Region) -> Va {
+        Va { start, size, hold: Hold::Own(Own { region: Some(region), spare: Arc::clone(&self.spare) }) }
+    }
+
+    /// Gives back to the kernel what is kept for buffers to come.
+    pub(super) fn give_back_spare(&self) {
+        self.spare.empty();
     }
 
     fn reserve(&self, size: u64, align: u64, guard: u64) -> io::Result<Va> {
@@ -223,7 +244,7 @@ impl Addresses {
             return Err(io::Errno::NOMEM);
         }
         region.trim(start, size);
-        Ok(Va { start, size, hold: Hold::Own(region) })
+        Ok(self.own(start, size, region))
     }
 
     /// A place in a chunk. What fills a chunk has a mapping of its own.
@@ -410,9 +431,16 @@ pub(super) struct Va {
 
 #[derive(Debug)]
 enum Hold {
-    Own(Region),
+    Own(Own),
     Part(Part),
     Number(Arc<Mutex<Ranges>>),
+}
+
+#[derive(Debug)]
+struct Own {
+    /// Taken out by the drop alone.
+    region: Option<Region>,
+    spare: Arc<Spare>,
 }
 
 #[derive(Debug)]
@@ -475,7 +503,7 @@ impl Va {
             return Err(io::Errno::INVAL);
         }
         let region = match &self.hold {
-            Hold::Own(region) => region,
+            Hold::Own(own) => own.region.as_ref().ok_or(io::Errno::INVAL)?,
             Hold::Part(part) => {
                 part.mapped.store(true, Ordering::Relaxed);
                 &part.chunk.as_ref().ok_or(io::Errno::INVAL)?.region
@@ -491,6 +519,13 @@ impl Drop for Va {
         if let Hold::Number(numbers) = &self.hold {
             lock(numbers).put(self.start, self.size);
         }
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        let Some(region) = self.region.take() else { return };
+        self.spare.put(region);
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! | part | what it does |
 //! |---|---|
-//! | [`vm`], [`ranges`], [`addresses`] | this process's address space, and addresses that CPU and GPUs share |
+//! | [`vm`], [`ranges`], [`addresses`], [`spare`] | this process's address space, and addresses that CPU and GPUs share |
 //! | [`buffers`] | the table of all buffers |
 //! | [`machine`], [`setup`] | what is found out and done once for each GPU |
 //! | [`bo`] | KFD's calls |
@@ -25,6 +25,7 @@ mod release;
 mod scratch;
 mod setup;
 mod share;
+mod spare;
 #[cfg(test)]
 mod tests;
 mod vm;

@@ -10,6 +10,13 @@ use super::machine::Machine;
 use crate::engine::{Engine, Result};
 
 impl Engine {
+    /// Gives back what is kept for memory to come.
+    pub(crate) fn close_memory(&self) {
+        if let Some(machine) = self.memory.machines.last() {
+            machine.addresses.give_back_spare();
+        }
+    }
+
     /// Frees memory. The size is not looked at: the address says which memory it is. Of the program's own memory one
     /// registration is taken back.
     ///

@@ -110,6 +110,7 @@ impl Kit {
 
     /// What there is: buffers of the table, of KFD, and bytes of addresses of this thread.
     pub(super) fn count(&self) -> (usize, i64, u64) {
+        self.engine.close_memory();
         (self.engine.memory.table().len(), self.record.alive().buffers, faults::held())
     }
 }
