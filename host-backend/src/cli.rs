@@ -13,9 +13,9 @@ use crate::workers::Bounds;
 /// What `--print-capabilities` prints: a backend for a GPU, with no options of its own.
 pub const CAPABILITIES: &str = r#"{"type": "gpu", "features": []}"#;
 
-/// A virtio-gpu device without scanouts that is to carry AMD's KFD interface into a VM.
+/// A virtio-gpu device without scanouts that carries AMD's KFD interface into a VM.
 ///
-/// No KFD call is executed yet: every submission is refused. Serves one VM and ends with it. Stays in the foreground.
+/// Serves one VM and ends with it. Stays in the foreground.
 /// Each context of the guest (a program that opened the render node) is executed by a process of its own.
 #[derive(Debug, Parser)]
 #[command(version, group(ArgGroup::new("socket").required(true).args(["socket_path", "fd"])))]

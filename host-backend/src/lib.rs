@@ -8,7 +8,7 @@
 //!
 //! [`device`] moves descriptors, blobs and fences, and hands each context's own bytes unread to a
 //! [`Context`](device::Context). [`workers`] makes contexts that are processes of their own, and [`worker`] is such a
-//! process. KFD calls are not executed yet: a worker refuses every submission.
+//! process, which executes the calls of one context ([`worker::kfd`]).
 
 pub mod cli;
 pub mod device;

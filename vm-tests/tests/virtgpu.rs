@@ -11,7 +11,7 @@ const LIMIT: Duration = Duration::from_secs(300);
 /// a second context and a ring beyond the last (`virtio_gpu_context_init_ioctl`, `virtio_gpu_execbuffer_ioctl`), and DRM a
 /// buffer of no bytes (it has no room in the offsets for `mmap`). Fences are signalled by the device's answer, though that is a refusal: no worker executes anything.
 const PROBE: &str = "\
-capset version 1 wire 0 to 0
+capset version 1 wire 1 to 1
 window false
 context Ok(())
 second context Err(EEXIST)

@@ -11,6 +11,7 @@ use protocol::virtio_gpu::structs::CtrlHdr;
 use protocol::virtio_gpu::{
     BlobFlags, BlobMem, Command, CreateBlob, CreateContext, Features, Header, Request, Response,
 };
+use protocol::wire;
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::answers::{Answer, Answers, Line, Repeated, Terms};
@@ -318,7 +319,7 @@ fn capset(id: u32, version: u32) -> Result<Response, Refused> {
         return Err(Refused::CapsetVersion(version));
     }
     // No context commands yet.
-    Ok(Response::Capset(Capset::new(0, 0).as_bytes().to_vec()))
+    Ok(Response::Capset(Capset::new(wire::VERSION_MIN, wire::VERSION_MAX).as_bytes().to_vec()))
 }
 
 fn detach(state: &mut State, ctx_id: u32, resource_id: u32) -> Result<Response, Refused> {

@@ -5,6 +5,7 @@
 //! its part, takes a worker for hostile ([`crate::workers`]).
 
 pub mod jail;
+pub mod kfd;
 mod link;
 pub mod process;
 mod refuses;

@@ -7,7 +7,8 @@ use clap::Parser;
 use rustix::process::Pid;
 
 use super::jail::{self, Policy};
-use super::{Executor, Refuses, end_with, run, start};
+use super::kfd::{self, Config, KfdExecutor};
+use super::{Executor, end_with, run, start};
 use crate::gpu::{Gpu, GpuArgs};
 use crate::link::FromWorker;
 use crate::workers::Program;
@@ -84,6 +85,6 @@ fn prepare(daemon: Pid, gpu: &Gpu) -> Result<Arc<dyn Executor>, Box<dyn std::err
 }
 
 /// Opens the GPU.
-fn executor(_gpu: &Gpu) -> Result<Arc<dyn Executor>, Box<dyn std::error::Error>> {
-    Ok(Arc::new(Refuses))
+fn executor(gpu: &Gpu) -> Result<Arc<dyn Executor>, Box<dyn std::error::Error>> {
+    Ok(Arc::new(KfdExecutor::new(kfd::open(gpu)?, Config::default())))
 }

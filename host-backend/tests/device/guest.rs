@@ -43,7 +43,7 @@ fn the_capset_tells_our_device_from_others() {
     let data = vm.request(0, Command::GetCapset { id: 8, version: 1 });
     assert_eq!(response_id(&data), ResponseId::OK_CAPSET);
     assert_eq!(&data[24..28], b"KFDV");
-    assert_eq!(data[24..], *capset::Capset::new(0, 0).as_bytes());
+    assert_eq!(data[24..], *capset::Capset::new(1, 1).as_bytes());
 }
 
 #[test]

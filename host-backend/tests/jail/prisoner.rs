@@ -1,10 +1,11 @@
 //! The worker of these tests.
 
-use std::os::fd::AsRawFd as _;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::fs::{FallocateFlags, MemfdFlags, memfd_create};
 use vhost_device_kfd::worker::jail::{self, Policy, Rule, Verdict};
 use vhost_device_kfd::worker::{Done, Executor, GuestBlob, Released, end_with, run, start};
 
@@ -41,8 +42,9 @@ fn serve() -> Result<(), Box<dyn std::error::Error>> {
     if choice == Choice::Threads {
         std::thread::spawn(|| std::thread::sleep(Duration::from_secs(60)));
     }
+    let memory = memfd_create("memory", MemfdFlags::CLOEXEC)?;
     jail::lock(&rules(&choice))?;
-    Ok(run(socket, Arc::new(Tries))?)
+    Ok(run(socket, Arc::new(Tries { memory }))?)
 }
 
 fn rules(choice: &Choice) -> Policy {
@@ -62,7 +64,10 @@ fn rules(choice: &Choice) -> Policy {
     }
 }
 
-struct Tries;
+struct Tries {
+    /// As a software GPU has it.
+    memory: OwnedFd,
+}
 
 impl Executor for Tries {
     fn attach(&self, blob: GuestBlob) {
@@ -85,6 +90,8 @@ impl Executor for Tries {
         } else {
             assert_eq!(command, "work");
             work();
+            let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            rustix::fs::fallocate(&self.memory, hole, 0, 4096).expect("a hole");
         }
         done.complete();
     }

@@ -92,6 +92,14 @@ const COMMON: &[Rule] = rules! {
     SYS_exit_group: Verdict::Allow, "end of the worker";
 };
 
+const HOLE: u64 =
+    libc::FALLOC_FL_PUNCH_HOLE.unsigned_abs() as u64 | libc::FALLOC_FL_KEEP_SIZE.unsigned_abs() as u64;
+
+/// What the software GPU needs.
+const SOFT: &[Rule] = rules! {
+    SYS_fallocate: Verdict::AllowIf { argument: 1, mask: u64::MAX, value: HOLE }, "pages of buffers that are freed";
+};
+
 /// What builds with assertions need, which nobody ships.
 const ASSERTIONS: &[Rule] = rules! {
     SYS_fcntl: Verdict::AllowIf { argument: 1, mask: u64::MAX, value: libc::F_GETFD.unsigned_abs() as u64 },
@@ -114,7 +122,8 @@ impl Policy {
     pub fn of(gpu: &Gpu) -> Policy {
         let mut rules = COMMON.to_vec();
         match gpu {
-            Gpu::Soft(_) | Gpu::Kfd(_) => {}
+            Gpu::Soft(_) => rules.extend(SOFT),
+            Gpu::Kfd(_) => {}
         }
         if cfg!(debug_assertions) {
             rules.extend(ASSERTIONS);

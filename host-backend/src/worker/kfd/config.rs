@@ -1,0 +1,37 @@
+//! What an executor may do and spend.
+
+use std::time::Duration;
+
+/// Choices of the host.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// How long the thread of calls looks for the next one before it sleeps; not at all on one processor.
+    pub spin: Duration,
+    /// Calls that may wait at a time; each has a thread.
+    pub waits: u32,
+    /// Bytes of guest memory that may be shared with the GPUs at a time; the context's addresses are a limit too.
+    pub memory: u64,
+    /// Aliases at a time.
+    pub aliases: u32,
+    /// Bytes of requests that wait to be executed at a time.
+    pub waiting_bytes: usize,
+    /// Whether the guest may debug. Without, what a debugger needs is not offered.
+    pub debug: bool,
+    /// What the ids of GPUs that the guest sees are made from, beside their own: the same for all contexts of a VM.
+    pub identity: u128,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        let one = std::thread::available_parallelism().is_ok_and(|processors| processors.get() == 1);
+        Config {
+            spin: if one { Duration::ZERO } else { Duration::from_micros(50) },
+            waits: 1024,
+            memory: u64::MAX,
+            aliases: 1 << 17,
+            waiting_bytes: 64 << 20,
+            debug: false,
+            identity: 0,
+        }
+    }
+}

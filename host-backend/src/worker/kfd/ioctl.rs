@@ -1,0 +1,292 @@
+//! IOCTL: a call of the guest becomes one of this process.
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use protocol::kfd::args::{
+    AllocMemoryOfGpuArgs, CreateQueueArgs, DestroyQueueArgs, FreeMemoryOfGpuArgs, GetProcessAperturesArgs,
+    GetProcessAperturesNewArgs, UpdateQueueArgs,
+};
+use protocol::kfd::constants::AllocFlags;
+use protocol::kfd::flat::{FlatCall, FlatMem, FlatWrites};
+use protocol::kfd::types::ProcessDeviceApertures;
+use protocol::kfd::{
+    Call, Fault, FileId, Interrupt, Ioctl, PassedFd, Process, Shared, SharedBacking, UserMem,
+};
+use protocol::wire::IoctlCall;
+use protocol::wire::structs::Descriptor;
+use protocol::{Declaration, Errno};
+use zerocopy::IntoBytes as _;
+
+use super::mapping::PAGE;
+use super::policy::{Policy, typed};
+use super::relay::{Queue, Relay};
+use super::space::{AddressRange, Pin, Space};
+
+/// What a context is to its KFD.
+pub(super) struct Client {
+    // Dropped in this order: nothing rings doorbells of queues that are gone, queues stop before memory goes.
+    pub(super) relay: Relay,
+    pub(super) process: Arc<dyn Process>,
+    userptrs: Mutex<HashMap<u64, Pin>>,
+    policy: Policy,
+    pub(super) space: Arc<Space>,
+}
+
+/// What an ioctl did.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    /// What `ioctl(2)` returns, or the negative errno.
+    pub(super) result: i32,
+    /// The argument struct after it.
+    pub(super) args: Vec<u8>,
+    /// What it wrote, encoded.
+    pub(super) writes: Vec<u8>,
+}
+
+impl Client {
+    pub(super) fn new(process: Arc<dyn Process>, space: Arc<Space>, relay: Relay, debug: bool) -> Client {
+        let policy = Policy::new(space.range(), debug);
+        Client { relay, process, userptrs: Mutex::default(), policy, space }
+    }
+
+    /// Makes the call.
+    ///
+    /// # Errors
+    /// `EPROTO` for gathered memory that cannot be decoded, `EINVAL` for an argument struct of another size than the request
+    /// has: then it was not made.
+    pub(super) fn ioctl(&self, ioctl: &IoctlCall<'_>, interrupt: &Interrupt) -> Result<Outcome, Errno> {
+        let flat = match ioctl.memory {
+            [] => FlatCall::default(),
+            memory => FlatCall::decode(memory).map_err(|error| {
+                log::debug!("memory of request {:#x}: {error}", ioctl.request);
+                Errno::EPROTO
+            })?,
+        };
+        let mut args = ioctl.args.to_vec();
+        let mem = CallMem { flat: FlatMem::new(flat), space: &self.space };
+        let call = GuestCall { mem, descriptors: ioctl.descriptors, interrupt };
+        let result = self.checked(ioctl, &mut args, &call)?;
+        let mut writes = call.mem.flat.into_writes();
+        if result.is_ok() && Declaration::of(ioctl.request) == NEW_APERTURES {
+            self.cut_written_apertures(&args, &mut writes)?;
+        }
+        let result = result.unwrap_or_else(|errno| -errno.raw());
+        Ok(Outcome { result, args, writes: writes.encode() })
+    }
+
+    /// The inner result is the ioctl's.
+    fn checked(
+        &self,
+        ioctl: &IoctlCall<'_>,
+        args: &mut [u8],
+        call: &GuestCall<'_>,
+    ) -> Result<Result<i32, Errno>, Errno> {
+        // The device's errors come first, as in the kernel: ENOTTY for what it does not have.
+        let transfer = match self.process.transfer(ioctl.file, ioctl.request) {
+            Ok(transfer) => transfer,
+            Err(errno) => return Ok(Err(errno)),
+        };
+        if transfer.size != args.len() {
+            log::debug!("{} bytes of arguments for request {:#x}", args.len(), ioctl.request);
+            return Err(Errno::EINVAL);
+        }
+        if !transfer.from_user {
+            args.fill(0);
+        }
+        let declaration = Declaration::of(ioctl.request);
+        if let Err(errno) = self.policy.check(declaration, args) {
+            return Ok(Err(errno));
+        }
+        let make = |args: &mut [u8]| self.process.ioctl(ioctl.file, ioctl.request, args, call);
+        Ok(match declaration {
+            Declaration::Kfd(Ioctl::AllocMemoryOfGpu) => self.alloc(args, make),
+            Declaration::Kfd(Ioctl::FreeMemoryOfGpu) => self.free(args, make),
+            Declaration::Kfd(Ioctl::CreateQueue) => self.create_queue(args, make),
+            Declaration::Kfd(Ioctl::UpdateQueue) => self.update_queue(args, make),
+            Declaration::Kfd(Ioctl::DestroyQueue) => self.destroy_queue(args, make),
+            Declaration::Kfd(Ioctl::GetProcessApertures) => self.apertures(args, make),
+            _ => make(args),
+        })
+    }
+
+    /// Memory that is registered stays aliased until it is freed.
+    fn alloc(&self, args: &mut [u8], make: impl Fn(&mut [u8]) -> Result<i32, Errno>) -> Result<i32, Errno> {
+        let asked = typed::<AllocMemoryOfGpuArgs>(args);
+        if !AllocFlags(asked.flags).contains(AllocFlags::USERPTR) {
+            return make(args);
+        }
+        let pin = self.space.pin(registered(&asked).ok_or(Errno::EINVAL)?)?;
+        let value = make(args)?;
+        let handle = typed::<AllocMemoryOfGpuArgs>(args).handle;
+        let before = self.userptrs().insert(handle, pin);
+        if before.is_some() {
+            log::error!("a bug: buffer {handle:#x} is given out twice");
+        }
+        Ok(value)
+    }
+
+    fn free(&self, args: &mut [u8], make: impl Fn(&mut [u8]) -> Result<i32, Errno>) -> Result<i32, Errno> {
+        let handle = typed::<FreeMemoryOfGpuArgs>(args).handle;
+        // Taken out before: another thread may get the same handle as soon as it is free.
+        let pin = self.userptrs().remove(&handle);
+        let result = make(args);
+        if let (Err(_), Some(pin)) = (result, pin) {
+            self.userptrs().insert(handle, pin);
+        }
+        result
+    }
+
+    fn userptrs(&self) -> MutexGuard<'_, HashMap<u64, Pin>> {
+        self.userptrs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn create_queue(
+        &self,
+        args: &mut [u8],
+        make: impl Fn(&mut [u8]) -> Result<i32, Errno>,
+    ) -> Result<i32, Errno> {
+        let value = make(args)?;
+        let made = typed::<CreateQueueArgs>(args);
+        // A pointer in memory of the host is not the guest's to write, so there is nothing to look at.
+        let pin = |address| self.space.pin(AddressRange::new(address, 8)?).ok();
+        let (write, read) = (pin(made.write_pointer_address), pin(made.read_pointer_address));
+        self.relay.add(made.queue_id, Queue::new(&made, write, read));
+        Ok(value)
+    }
+
+    fn update_queue(
+        &self,
+        args: &mut [u8],
+        make: impl Fn(&mut [u8]) -> Result<i32, Errno>,
+    ) -> Result<i32, Errno> {
+        let value = make(args)?;
+        let update = typed::<UpdateQueueArgs>(args);
+        self.relay.update(update.queue_id, update.ring_size);
+        Ok(value)
+    }
+
+    fn destroy_queue(
+        &self,
+        args: &mut [u8],
+        make: impl Fn(&mut [u8]) -> Result<i32, Errno>,
+    ) -> Result<i32, Errno> {
+        let id = typed::<DestroyQueueArgs>(args).queue_id;
+        // Before: its doorbell may be another queue's as soon as it is gone.
+        let queue = self.relay.remove(id);
+        let result = make(args);
+        if let (Err(_), Some(queue)) = (result, queue) {
+            self.relay.put_back(id, queue);
+        }
+        result
+    }
+
+    fn apertures(
+        &self,
+        args: &mut [u8],
+        make: impl Fn(&mut [u8]) -> Result<i32, Errno>,
+    ) -> Result<i32, Errno> {
+        let value = make(args)?;
+        let mut answer = typed::<GetProcessAperturesArgs>(args);
+        answer.process_apertures.iter_mut().for_each(|apertures| self.cut(apertures));
+        for (to, from) in args.iter_mut().zip(answer.as_bytes()) {
+            *to = *from;
+        }
+        Ok(value)
+    }
+
+    fn cut_written_apertures(&self, args: &[u8], writes: &mut FlatWrites) -> Result<(), Errno> {
+        const SIZE: usize = size_of::<ProcessDeviceApertures>();
+        let array = typed::<GetProcessAperturesNewArgs>(args).kfd_process_device_apertures_ptr;
+        for (addr, bytes) in writes.iter_mut() {
+            let whole = addr.wrapping_sub(array) % SIZE as u64 == 0 && bytes.len() % SIZE == 0;
+            if !whole {
+                // Cannot be shown as it is: the guest would take addresses that are not its own.
+                log::error!("a bug: KFD wrote {} bytes of apertures at {addr:#x}", bytes.len());
+                return Err(Errno::EIO);
+            }
+            for entry in bytes.chunks_exact_mut(SIZE) {
+                let mut apertures = typed::<ProcessDeviceApertures>(entry);
+                self.cut(&mut apertures);
+                entry.copy_from_slice(apertures.as_bytes());
+            }
+        }
+        Ok(())
+    }
+
+    /// The guest picks addresses from GPUVM, which is its range here. LDS and scratch lie outside and stay.
+    fn cut(&self, apertures: &mut ProcessDeviceApertures) {
+        if apertures.gpuvm_limit == 0 {
+            return;
+        }
+        let range = self.space.range();
+        apertures.gpuvm_base = apertures.gpuvm_base.max(range.base);
+        apertures.gpuvm_limit = apertures.gpuvm_limit.min(range.end() - 1);
+    }
+}
+
+const NEW_APERTURES: Declaration = Declaration::Kfd(Ioctl::GetProcessAperturesNew);
+
+/// The pages that become the GPU's (`init_user_pages`): a ring that appears twice has half the memory.
+fn registered(args: &AllocMemoryOfGpuArgs) -> Option<AddressRange> {
+    let twice = AllocFlags(args.flags).contains(AllocFlags::AQL_QUEUE_MEM);
+    let size = if twice { args.size >> 1 } else { args.size };
+    AddressRange::new(args.mmap_offset & !(PAGE - 1), size.checked_next_multiple_of(PAGE)?)
+}
+
+/// One call, as far as the guest describes it.
+struct GuestCall<'a> {
+    mem: CallMem<'a>,
+    descriptors: &'a [Descriptor],
+    interrupt: &'a Interrupt,
+}
+
+impl Call for GuestCall<'_> {
+    fn mem(&self) -> &dyn UserMem {
+        &self.mem
+    }
+
+    fn descriptor(&self, fd: i32) -> Result<PassedFd, Errno> {
+        let found = self.descriptors.iter().find(|descriptor| descriptor.number.get() == fd);
+        found.map(|found| PassedFd::File(FileId(found.file.get()))).ok_or(Errno::EBADF)
+    }
+
+    /// A guest has no descriptors of the host.
+    fn install(&self, _fd: OwnedFd) -> Result<i32, Errno> {
+        Err(Errno::EOPNOTSUPP)
+    }
+
+    fn interrupt(&self) -> &Interrupt {
+        self.interrupt
+    }
+}
+
+/// The memory of a call: what came with it, and what is aliased.
+struct CallMem<'a> {
+    flat: FlatMem,
+    space: &'a Space,
+}
+
+impl UserMem for CallMem<'_> {
+    fn read(&self, addr: u64, buf: &mut [u8]) -> Result<(), Fault> {
+        self.flat.read(addr, buf)
+    }
+
+    fn write(&self, addr: u64, buf: &[u8]) -> Result<(), Fault> {
+        self.flat.write(addr, buf)
+    }
+
+    /// The addresses mean the same here. They stay as they are: the call has pinned what it registers.
+    fn share(&self, addr: u64, len: u64, _writable: bool) -> Result<Vec<Shared>, Errno> {
+        let at = AddressRange::new(addr, len).filter(|at| at.is_of_pages()).ok_or(Errno::EINVAL)?;
+        if !self.space.covers(at) {
+            return Err(Errno::EFAULT);
+        }
+        Ok(vec![Shared { addr, len, backing: SharedBacking::Local }])
+    }
+
+    fn is_mapped(&self, addr: u64, len: u64) -> bool {
+        AddressRange::new(addr, len).is_some_and(|at| self.space.covers(at))
+    }
+}

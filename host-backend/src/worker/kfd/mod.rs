@@ -1,0 +1,153 @@
+//! The executor of a context: a KFD, and the guest's calls to it by way of `protocol::wire`.
+//!
+//! Threats: everything that the guest writes is hostile and changes at any time: words, slots, requests, gathered memory,
+//! doorbells. Requests are copied out before they are looked at; no Rust reference to guest memory exists but those of
+//! atomics. Addresses are checked against the one range that is the guest's; nothing of this process lies in it but the
+//! guest's own memory, so that a KFD that follows them finds nothing else. What a guest can make this process spend is
+//! bounded by [`Config`].
+//!
+//! Threads: the one that calls [`Executor`] never waits for the guest. One takes the calls ([`server`]); those that take
+//! long run on others ([`pool`]). One carries doorbells over ([`relay`]).
+
+mod area;
+mod blob;
+mod config;
+mod ioctl;
+mod mapping;
+mod open;
+mod policy;
+mod pool;
+mod range;
+mod relay;
+mod server;
+mod session;
+mod space;
+mod topology;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use protocol::Errno;
+use protocol::kfd::Kfd;
+use protocol::wire::Submission;
+
+use super::{Done, Executor, GuestBlob, Released};
+use area::Area;
+use blob::Blobs;
+pub use config::Config;
+use mapping::Mappings;
+pub use open::{OpenError, open};
+use server::Server;
+use session::Session;
+
+/// Executes a context's calls on a KFD.
+pub struct KfdExecutor {
+    config: Config,
+    kfd: Arc<dyn Kfd>,
+    mappings: Arc<Mappings>,
+    blobs: Arc<Blobs>,
+    running: Mutex<Running>,
+}
+
+/// How far the context is.
+#[derive(Debug, Default)]
+struct Running {
+    session: Option<Arc<Session>>,
+    thread: Option<JoinHandle<()>>,
+    ended: bool,
+}
+
+impl KfdExecutor {
+    /// Nothing is opened and no thread is started before the guest says where its calls are.
+    #[must_use]
+    pub fn new(kfd: Arc<dyn Kfd>, config: Config) -> KfdExecutor {
+        let mappings = Arc::new(Mappings::of_this_kernel());
+        let blobs = Arc::new(Blobs::new(Arc::clone(&mappings)));
+        KfdExecutor { config, kfd, mappings, blobs, running: Mutex::default() }
+    }
+
+    fn running(&self) -> MutexGuard<'_, Running> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set_up(&self, resource: u32) -> Result<(), Errno> {
+        let mut running = self.running();
+        if running.session.is_some() || running.ended {
+            return Err(Errno::EEXIST);
+        }
+        let session = Arc::new(Session::new(Area::first(self.blobs.get(resource)?)?));
+        let server = Server::new(
+            Arc::clone(&session),
+            Arc::clone(&self.blobs),
+            self.config.clone(),
+            Arc::clone(&self.kfd),
+            Arc::clone(&self.mappings),
+        );
+        let thread = thread::Builder::new().name("kfd-calls".into()).spawn(move || server.serve());
+        let thread = thread.map_err(|error| {
+            log::error!("no thread for the calls of the guest: {error}");
+            Errno::EAGAIN
+        })?;
+        (running.session, running.thread) = (Some(session), Some(thread));
+        Ok(())
+    }
+}
+
+impl Executor for KfdExecutor {
+    fn attach(&self, blob: GuestBlob) {
+        self.blobs.attach(blob);
+    }
+
+    fn detach(&self, id: u32, released: Released) {
+        self.blobs.detach(id, released);
+    }
+
+    fn submit(&self, _ring: Option<u8>, bytes: &[u8], done: Done) {
+        let submission = match Submission::decode(bytes) {
+            Ok(submission) => submission,
+            Err(error) => {
+                log::warn!("a submission is none: {error}");
+                return done.fail();
+            }
+        };
+        if let Submission::Setup { resource } = submission {
+            match self.set_up(resource) {
+                Ok(()) => done.complete(),
+                Err(errno) => {
+                    log::warn!("blob {resource} does not become the call area: {errno}");
+                    done.fail();
+                }
+            }
+            return;
+        }
+        let session = self.running().session.clone();
+        match (session, submission) {
+            (Some(session), Submission::Kick) => {
+                session.kick();
+                done.complete();
+            }
+            (Some(session), Submission::Wake { seen }) => session.wake(seen, done),
+            (None, _) | (_, Submission::Setup { .. }) => {
+                log::warn!("a submission comes before the call area is set up");
+                done.fail();
+            }
+        }
+    }
+
+    fn end(&self) {
+        let mut running = self.running();
+        running.ended = true;
+        let (session, thread) = (running.session.take(), running.thread.take());
+        drop(running);
+        if let Some(session) = &session {
+            session.end();
+        }
+        self.blobs.end_waits();
+        // With the thread go queues, registrations and aliases.
+        if thread.is_some_and(|thread| thread.join().is_err()) {
+            log::error!("the thread of the guest's calls panicked");
+        }
+        drop(session);
+        self.blobs.clear();
+    }
+}

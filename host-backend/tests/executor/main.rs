@@ -1,0 +1,9 @@
+//! The executor of a worker, with a guest in the same process: it has memory, and plays the wire by hand.
+
+mod calls;
+mod guest;
+mod hostile;
+mod life;
+mod program;
+mod queues;
+mod waits;
