@@ -32,10 +32,7 @@ const NOT_OVER_VIRTIO: &[(&str, &[&str])] = &[
         "memory that the program allocated itself",
         &["hsaKmtRegisterMemory", "hsaKmtRegisterMemoryToNodes", "hsaKmtRegisterMemoryWithFlags"],
     ),
-    (
-        "a descriptor",
-        &["hsaKmtRegisterGraphicsHandleToNodes", "hsaKmtExportDMABufHandle", "hsaKmtOpenSMI"],
-    ),
+    ("a descriptor", &["hsaKmtRegisterGraphicsHandleToNodes", "hsaKmtExportDMABufHandle", "hsaKmtOpenSMI"]),
     ("SVM", &["hsaKmtSVMSetAttr", "hsaKmtSVMGetAttr"]),
 ];
 

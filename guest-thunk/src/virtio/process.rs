@@ -234,7 +234,9 @@ impl Process for VirtioProcess {
         if len == 0 || !len.is_multiple_of(PAGE) || offset.checked_add(len - 1).is_none() {
             return Err(Errno::EINVAL);
         }
-        if node == Node::Kfd && MmapOffset(offset).kind() == MmapType::DOORBELL {
+        // The page of registers, whose kind is 0 as that of a software GPU's doorbells, no guest has.
+        let kind = MmapOffset(offset).kind();
+        if node == Node::Kfd && matches!(kind, MmapType::DOORBELL | MmapType::MMIO) {
             return self.map_doorbells(file, offset, len);
         }
         log::debug!(
