@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use protocol::Errno;
 use protocol::kfd::Ioctl;
 use protocol::kfd::args::{CreateQueueArgs, DestroyQueueArgs};
-use protocol::kfd::constants::QueueType;
+use protocol::kfd::constants::{MmapOffset, MmapType, QueueType};
 use protocol::wire::Request;
 use softgpu::Profile;
 
@@ -38,6 +38,8 @@ impl Sdma {
             ..Default::default()
         };
         assert_eq!(program.ioctl(Ioctl::CreateQueue, &mut args), Ok(0));
+        let offset = MmapOffset(args.doorbell_offset);
+        assert_eq!((offset.kind(), offset.gpu_id()), (MmapType::DOORBELL, args.gpu_id));
         let doorbells = program.guest.attach(program.next_id(), DOORBELLS, 1);
         program.guest.fill(&doorbells, 0xff);
         let place = range(args.doorbell_offset & !(DOORBELLS - 1), DOORBELLS);

@@ -8,7 +8,7 @@ use protocol::kfd::args::{
     AllocMemoryOfGpuArgs, CreateQueueArgs, DestroyQueueArgs, FreeMemoryOfGpuArgs, GetProcessAperturesArgs,
     GetProcessAperturesNewArgs, UpdateQueueArgs,
 };
-use protocol::kfd::constants::AllocFlags;
+use protocol::kfd::constants::{AllocFlags, MmapOffset, MmapType};
 use protocol::kfd::flat::{FlatCall, FlatMem, FlatWrites};
 use protocol::kfd::types::ProcessDeviceApertures;
 use protocol::kfd::{
@@ -148,7 +148,11 @@ impl Client {
         make: impl Fn(&mut [u8]) -> Result<i32, Errno>,
     ) -> Result<i32, Errno> {
         let value = make(args)?;
-        let made = typed::<CreateQueueArgs>(args);
+        let mut made = typed::<CreateQueueArgs>(args);
+        made.doorbell_offset = kernels_offset(&made);
+        for (to, from) in args.iter_mut().zip(made.as_bytes()) {
+            *to = *from;
+        }
         // A pointer in memory of the host is not the guest's to write, so there is nothing to look at.
         let pin = |address| self.space.pin(AddressRange::new(address, 8)?).ok();
         let (write, read) = (pin(made.write_pointer_address), pin(made.read_pointer_address));
@@ -224,6 +228,18 @@ impl Client {
         apertures.gpuvm_base = apertures.gpuvm_base.max(range.base);
         apertures.gpuvm_limit = apertures.gpuvm_limit.min(range.end() - 1);
     }
+}
+
+/// Bytes of a process's doorbells on a GPU (gfx9 and later).
+const DOORBELLS: u64 = 8192;
+
+/// Where a queue's doorbell is, as the kernel says it: kind and GPU, and the byte in the pages. The software GPU says its place
+/// in the file behind `/dev/kfd`, which means nothing to a guest.
+fn kernels_offset(made: &CreateQueueArgs) -> u64 {
+    if MmapOffset(made.doorbell_offset).kind() == MmapType::DOORBELL {
+        return made.doorbell_offset;
+    }
+    MmapOffset::new(MmapType::DOORBELL, made.gpu_id).0 | (made.doorbell_offset & (DOORBELLS - 1))
 }
 
 const NEW_APERTURES: Declaration = Declaration::Kfd(Ioctl::GetProcessAperturesNew);
