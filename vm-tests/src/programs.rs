@@ -128,6 +128,33 @@ pub fn compile_c(file: &str, flags: &[&str]) -> Result<PathBuf> {
     Ok(program)
 }
 
+/// Compiles kernels in OpenCL C (a file of `kernels/`) for a GPU (LLVM's name of its processor) into a code object that ROCr 5.2.3
+/// and later load.
+pub fn compile_kernels(file: &str, processor: &str) -> Result<PathBuf> {
+    let source = crate_dir().join("kernels").join(file);
+    let dir = target_dir().join("c");
+    fs::create_dir_all(&dir).map_err(Error::file("make the directory", &dir))?;
+    let unfinished =
+        tempfile::Builder::new().prefix(file).tempfile_in(&dir).map_err(Error::file("write to", &dir))?;
+    let mut clang = Command::new("clang-19");
+    clang.args([
+        "-target",
+        "amdgcn-amd-amdhsa",
+        "-mcode-object-version=4",
+        "-O2",
+        "-nogpulib",
+        "-xcl",
+        "-cl-std=CL2.0",
+    ]);
+    clang.arg(format!("-mcpu={processor}")).arg(&source).arg("-o").arg(unfinished.path());
+    command::succeed(&mut clang, SHORT)?;
+    let object = dir.join(format!("{file}-{processor}.o"));
+    fs::set_permissions(unfinished.path(), PermissionsExt::from_mode(0o644))
+        .map_err(Error::file("change", unfinished.path()))?;
+    unfinished.persist(&object).map_err(|error| Error::file("rename", &object)(error.error))?;
+    Ok(object)
+}
+
 /// A file itself, or the C files of a directory.
 fn c_files(source: PathBuf) -> Result<Vec<PathBuf>> {
     if !source.is_dir() {

@@ -58,8 +58,18 @@ pub(super) struct Exception {
 /// Kinds of exceptions at packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExceptionKind {
+    /// A wave stopped itself with a trap.
+    Trap,
+    /// A wave came to an instruction that cannot be executed.
+    IllegalInstruction,
+    /// A dispatch of no work.
+    DispatchDim,
+    /// A dispatch with more LDS than there is.
+    GroupSegment,
     /// A kernel that cannot be run.
     DispatchCode,
+    /// A workgroup that is too large.
+    GroupSize,
     /// A packet of unknown or unsupported type.
     Unsupported,
     /// A vendor-specific packet of unknown or unsupported format.
@@ -70,9 +80,16 @@ impl ExceptionKind {
     /// `KFD_EC_MASK` of the exception code.
     pub(super) const fn mask(self) -> u64 {
         let code = match self {
-            // EC_QUEUE_PACKET_DISPATCH_CODE_INVALID, _UNSUPPORTED, _VENDOR_UNSUPPORTED of
+            // EC_QUEUE_WAVE_ABORT, EC_QUEUE_WAVE_ILLEGAL_INSTRUCTION, EC_QUEUE_PACKET_DISPATCH_DIM_INVALID,
+            // _GROUP_SEGMENT_SIZE_INVALID, _CODE_INVALID, EC_QUEUE_PACKET_UNSUPPORTED,
+            // EC_QUEUE_PACKET_DISPATCH_WORK_GROUP_SIZE_INVALID, EC_QUEUE_PACKET_VENDOR_UNSUPPORTED of
             // enum kfd_dbg_trap_exception_code.
+            ExceptionKind::Trap => 1,
+            ExceptionKind::IllegalInstruction => 4,
+            ExceptionKind::DispatchDim => 16,
+            ExceptionKind::GroupSegment => 17,
             ExceptionKind::DispatchCode => 18,
+            ExceptionKind::GroupSize => 21,
             ExceptionKind::Unsupported => 20,
             ExceptionKind::VendorUnsupported => 23,
         };
@@ -83,7 +100,12 @@ impl ExceptionKind {
     /// (`AqlQueue::DynamicQueueEventsHandler`) reads it.
     pub(super) const fn inactive_signal_value(self) -> i64 {
         match self {
+            ExceptionKind::DispatchDim => 2,
+            ExceptionKind::GroupSegment => 4,
             ExceptionKind::DispatchCode => 8,
+            ExceptionKind::GroupSize => 64,
+            ExceptionKind::IllegalInstruction => 0x4000_0000,
+            ExceptionKind::Trap => 0x8000_0000,
             ExceptionKind::Unsupported => 32,
             ExceptionKind::VendorUnsupported => 256,
         }

@@ -5,7 +5,7 @@
 //!
 //! `worker` has the thread that lets queues take turns, `queue` a queue with its ring, doorbell and
 //! position. Each family of packets has a folder: [`aql`], [`pm4`], [`sdma`], with a decoder that knows
-//! every opcode by name and a machine that executes one step at a time. No step waits.
+//! every opcode by name and a machine that executes one step at a time. No step waits. [`compute`] runs kernels.
 
 mod access;
 mod aql;
@@ -13,6 +13,7 @@ mod atomics;
 mod bits;
 mod clock;
 mod compare;
+mod compute;
 mod context;
 pub(crate) mod doorbell;
 mod pm4;

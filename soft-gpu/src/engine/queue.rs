@@ -79,7 +79,7 @@ pub(super) enum Turn {
 impl Queue {
     pub(super) fn new(config: QueueConfig) -> Self {
         let processor = match config.kind {
-            QueueKind::Aql => Processor::Aql(aql::exec::Machine::default()),
+            QueueKind::Aql => Processor::Aql(aql::exec::Machine::new(config.gfx)),
             QueueKind::Pm4 => Processor::Pm4(pm4::exec::Machine::default()),
             QueueKind::Sdma => {
                 Processor::Sdma(sdma::exec::Machine::new(sdma::packet::Format::of(config.gfx)))

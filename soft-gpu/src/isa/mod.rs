@@ -6,6 +6,7 @@
 
 mod decode;
 mod disasm;
+pub mod exec;
 mod inst;
 mod op;
 pub(crate) mod table;

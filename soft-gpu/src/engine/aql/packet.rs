@@ -34,9 +34,43 @@ pub(in crate::engine) enum Packet {
         base: u64,
         words: u32,
     },
+    KernelDispatch(KernelDispatch),
+}
+
+/// `hsa_kernel_dispatch_packet_t`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine) struct KernelDispatch {
+    /// Work-items of a group in each dimension; dimensions that are not used count as 1.
+    pub(in crate::engine) group: [u32; 3],
+    /// Work-items of the grid in each dimension.
+    pub(in crate::engine) grid: [u32; 3],
+    /// Bytes of private memory of a work-item.
+    pub(in crate::engine) private_size: u32,
+    /// Bytes of LDS of a group.
+    pub(in crate::engine) lds: u32,
+    /// Address of the kernel descriptor.
+    pub(in crate::engine) kernel_object: u64,
+    /// Address of the arguments.
+    pub(in crate::engine) kernarg: u64,
+}
+
+/// A number of dimensions other than 1 to 3 leaves nothing to do.
+fn kernel_dispatch(words: &[u32; WORDS]) -> KernelDispatch {
+    let dimensions = bits(word(words, 0), 16, 2);
+    let used = |at: u32, size: u32| match dimensions {
+        0 => 0,
+        count if at < count => size,
+        _ => 1,
+    };
+    let [w1, w2] = [word(words, 1), word(words, 2)];
     KernelDispatch {
-        kernel_object: u64,
-    },
+        group: [used(0, w1 & 0xffff), used(1, w1 >> 16), used(2, w2 & 0xffff)],
+        grid: [used(0, word(words, 3)), used(1, word(words, 4)), used(2, word(words, 5))],
+        private_size: word(words, 6),
+        lds: word(words, 7),
+        kernel_object: pair(words, 8),
+        kernarg: pair(words, 10),
+    }
 }
 
 /// `hsa_signal_condition32_t`.
@@ -108,7 +142,7 @@ pub(in crate::engine) fn completion_signal(words: &[u32; WORDS]) -> u64 {
 pub(in crate::engine) fn decode(words: &[u32; WORDS]) -> Result<Packet, DecodeError> {
     match packet_type(words[0]) {
         INVALID => Ok(Packet::Invalid),
-        KERNEL_DISPATCH => Ok(Packet::KernelDispatch { kernel_object: pair(words, 8) }),
+        KERNEL_DISPATCH => Ok(Packet::KernelDispatch(kernel_dispatch(words))),
         BARRIER_AND => Ok(Packet::BarrierAnd { signals: dependencies(words) }),
         BARRIER_OR => Ok(Packet::BarrierOr { signals: dependencies(words) }),
         AGENT_DISPATCH => Err(DecodeError::AgentDispatch),

@@ -140,6 +140,10 @@ fn errors_reach_the_inactive_signal_and_the_exception_mask() {
     // (packet, value in the inactive signal as AqlQueue::DynamicQueueEventsHandler reads it, KFD_EC_MASK)
     let cases = [
         (aql::kernel_dispatch(0), 8, 1u64 << 17),
+        (aql::kernel([64, 1, 1], [0, 1, 1], 0, 0, 0), 2, 1 << 15),
+        (aql::kernel([64, 0, 1], [64, 2, 1], 0, 0, 0), 2, 1 << 15),
+        (aql::kernel([64, 1, 1], [64, 1, 1], 65_537, 0, 0), 4, 1 << 16),
+        (aql::kernel([64, 17, 1], [64, 17, 1], 0, 0, 0), 64, 1 << 20),
         (aql::barrier(9, &[], 0), 32, 1 << 19),
         (aql::barrier(4, &[], 0), 32, 1 << 19),
         (unknown_vendor, 256, 1 << 22),

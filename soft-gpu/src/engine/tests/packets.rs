@@ -155,7 +155,30 @@ pub(super) mod aql {
     }
 
     pub(crate) fn kernel_dispatch(completion: u64) -> [u32; 16] {
-        let fill = |words: &mut [u32; 16]| [words[8], words[9]] = halves(0xc0de);
-        packet(2, fill, completion)
+        kernel([64, 1, 1], [64, 1, 1], 0, 0xc0de, completion)
+    }
+
+    /// Of as many dimensions as have more than one work-item, at least one.
+    pub(crate) fn kernel(
+        group: [u16; 3],
+        grid: [u32; 3],
+        lds: u32,
+        object: u64,
+        completion: u64,
+    ) -> [u32; 16] {
+        let [x, y, z] = group.map(u32::from);
+        let dimensions = if grid[2] > 1 {
+            3
+        } else if grid[1] > 1 {
+            2
+        } else {
+            1
+        };
+        let fill = |words: &mut [u32; 16]| {
+            words[1..6].copy_from_slice(&[x | y << 16, z, grid[0], grid[1], grid[2]]);
+            words[7] = lds;
+            [words[8], words[9]] = halves(object);
+        };
+        packet(2 | dimensions << 16, fill, completion)
     }
 }

@@ -51,8 +51,9 @@ fn a_kernel_dispatch_reaches_the_error_word_of_the_save_area_and_its_event() {
     queue.ring.words(0, &packet[..1]);
     rig.ring(&created, 0);
     wait_for(&rig, error_event.event_id);
-    // EC_QUEUE_PACKET_DISPATCH_CODE_INVALID is 18; ROCr's AqlQueue::ExceptionHandler tests bit code - 1.
-    assert_eq!(word.load(Ordering::Acquire), 1 << 17);
+    // A packet of no dimensions: EC_QUEUE_PACKET_DISPATCH_DIM_INVALID is 16; ROCr's AqlQueue::ExceptionHandler tests bit
+    // code - 1.
+    assert_eq!(word.load(Ordering::Acquire), 1 << 15);
 }
 
 /// The kernel takes the save area's address, and that of the error word in its header, as addresses of the program
@@ -83,7 +84,7 @@ fn the_save_area_is_read_at_the_programs_address_and_not_the_gpus() {
     rig.ring(&created, 0);
     wait_for(&rig, error_event.event_id);
     let values = [0, 1].map(|n| words[n].load(Ordering::Acquire));
-    assert_eq!(values, [0, 1 << 17], "EC_QUEUE_PACKET_DISPATCH_CODE_INVALID");
+    assert_eq!(values, [0, 1 << 15], "EC_QUEUE_PACKET_DISPATCH_DIM_INVALID");
 }
 
 #[test]

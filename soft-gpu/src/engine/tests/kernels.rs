@@ -1,0 +1,170 @@
+//! Kernel dispatches: what waves find in their registers, and how they end.
+//!
+//! The kernels are words that LLVM's assembler made of the text beside them.
+
+use super::packets::aql;
+use super::rig::{Buffer, Rig, Told};
+use crate::engine::QueueKind;
+
+/// A kernel descriptor with code behind it.
+struct Kernel {
+    code: Buffer,
+}
+
+/// Bits of `compute_pgm_rsrc2`: two user registers, the group's number in three dimensions.
+const RSRC2: u32 = 2 << 1 | 7 << 7;
+/// `kernel_code_properties`: the address of the arguments.
+const KERNARG: u32 = 1 << 3;
+/// `compute_pgm_rsrc1`: denormals are kept.
+const RSRC1: u32 = 0xf << 16;
+
+impl Kernel {
+    fn new(rig: &Rig, code: &[u32]) -> Self {
+        let memory = rig.memory(8192);
+        memory.set_u64(16, 256);
+        memory.set_u32(48, RSRC1);
+        memory.set_u32(52, RSRC2);
+        memory.set_u32(56, KERNARG);
+        for (at, word) in (0..).zip(code) {
+            memory.set_u32(256 + at * 4, *word);
+        }
+        Self { code: memory }
+    }
+
+    fn packet(&self, group: [u16; 3], grid: [u32; 3], arguments: u64, completion: u64) -> [u32; 16] {
+        let mut packet = aql::kernel(group, grid, 0, self.code.va, completion);
+        [packet[10], packet[11]] = super::rig::halves(arguments);
+        packet
+    }
+}
+
+fn signal(mem: &Buffer, offset: u64) -> u64 {
+    mem.set_u64(offset, 1);
+    mem.set_u64(offset + 8, 1);
+    mem.va + offset
+}
+
+/// Every work-item adds 1 to word `group_x + 4 * group_y + 16 * group_z` of the memory that the argument names.
+#[rustfmt::skip]
+const COUNT_ITEMS: [u32; 13] = [
+    0xc006_0000, 0, // s_load_dwordx2 s[0:1], s[0:1], 0x0
+    0x8e05_8204, // s_lshl_b32 s5, s4, 2 ; z
+    0x8005_0305, // s_add_u32 s5, s5, s3 ; y
+    0x8e05_8205, // s_lshl_b32 s5, s5, 2
+    0x8005_0205, // s_add_u32 s5, s5, s2 ; x
+    0x8e05_8205, // s_lshl_b32 s5, s5, 2
+    0x7e02_0205, // v_mov_b32_e32 v1, s5
+    0x7e04_0281, // v_mov_b32_e32 v2, 1
+    0xbf8c_c07f, // s_waitcnt lgkmcnt(0)
+    0xdd08_8000, 0x0000_0201, // global_atomic_add v1, v2, s[0:1]
+    0xbf81_0000, // s_endpgm
+];
+
+#[test]
+fn every_work_item_of_a_grid_with_remainders_runs_once() {
+    let rig = Rig::new();
+    let queue = rig.queue(QueueKind::Aql, 4096);
+    let (mem, out) = (rig.memory(4096), rig.memory(4096));
+    let kernel = Kernel::new(&rig, &COUNT_ITEMS);
+    mem.set_u64(512, out.va);
+    let done = signal(&mem, 0);
+    queue.submit(&kernel.packet([32, 4, 2], [70, 9, 3], mem.va + 512, done));
+    rig.wait("the kernel", || mem.u64(8) == 0);
+    let part = |group: u64, size: u64, grid: u64| (grid - group * size).min(size);
+    for z in 0..2 {
+        for y in 0..3 {
+            for x in 0..3 {
+                let items = part(x, 32, 70) * part(y, 4, 9) * part(z, 2, 3);
+                let at = 4 * (x + 4 * y + 16 * z);
+                assert_eq!(u64::from(out.u32(at)), items, "group {x} {y} {z}");
+            }
+        }
+    }
+}
+
+#[test]
+fn waves_that_cannot_go_on_stop_their_queue_only() {
+    let rig = Rig::new();
+    let mem = rig.memory(4096);
+    // (code, value in the inactive signal as ROCr reads it, KFD_EC_MASK)
+    let cases: [(&[u32], u64, u64); 4] = [
+        // s_trap 2
+        (&[0xbf92_0002], 0x8000_0000, 1),
+        // No instruction.
+        (&[0xffff_ffff], 0x4000_0000, 1 << 3),
+        // v_mfma_f32_32x32x1f32 v[0:31], v0, v1, v[0:31]: known, and not executed yet.
+        (&[0xd3c0_0000, 0x0402_0300], 0x4000_0000, 1 << 3),
+        // s_setreg_imm32_b32 hwreg(HW_REG_MODE, 0, 2), 1: rounding up.
+        (&[0xba00_0801, 1], 0x4000_0000, 1 << 3),
+    ];
+    let good = rig.queue(QueueKind::Aql, 4096);
+    for (at, (code, value, mask)) in (0..).zip(cases) {
+        let queue = rig.queue(QueueKind::Aql, 4096);
+        let inactive = signal(&mem, 256 + at * 64);
+        queue.pointers.set_u32(super::rig::READ_POINTER + 8, 128);
+        queue.pointers.set_u64(192, inactive);
+        queue.submit(&Kernel::new(&rig, code).packet([64, 1, 1], [64, 1, 1], 0, 0));
+        rig.wait_told(Told::Exception { queue: queue.id, mask });
+        assert_eq!(mem.u64(256 + at * 64 + 8), value, "{code:x?}");
+    }
+    let done = signal(&mem, 0);
+    good.submit(&Kernel::new(&rig, &[0xbf81_0000]).packet([64, 1, 1], [64, 1, 1], 0, done));
+    rig.wait("the other queue", || mem.u64(8) == 0);
+}
+
+#[test]
+fn an_endless_kernel_does_not_hold_up_its_removal_or_other_queues() {
+    let rig = Rig::new();
+    let (endless, good) = (rig.queue(QueueKind::Aql, 4096), rig.queue(QueueKind::Aql, 4096));
+    let mem = rig.memory(4096);
+    // s_branch -1
+    endless.submit(&Kernel::new(&rig, &[0xbf82_ffff]).packet([64, 1, 1], [64, 1, 1], 0, 0));
+    let done = signal(&mem, 0);
+    good.submit(&Kernel::new(&rig, &[0xbf81_0000]).packet([64, 1, 1], [64, 1, 1], 0, done));
+    rig.wait("the other queue", || mem.u64(8) == 0);
+    let start = std::time::Instant::now();
+    rig.engine.remove(endless.id);
+    assert!(start.elapsed() < std::time::Duration::from_secs(1));
+}
+
+#[test]
+fn code_that_was_replaced_between_dispatches_is_decoded_again() {
+    let rig = Rig::new();
+    let queue = rig.queue(QueueKind::Aql, 4096);
+    let (mem, out) = (rig.memory(4096), rig.memory(4096));
+    let kernel = Kernel::new(&rig, &COUNT_ITEMS);
+    mem.set_u64(512, out.va);
+    for (value, sum) in [(0x7e04_0281, 64), (0x7e04_0283, 64 + 3 * 64)] {
+        // v_mov_b32_e32 v2, 1 or 3
+        kernel.code.set_u32(256 + 8 * 4, value);
+        let done = signal(&mem, 0);
+        queue.submit(&kernel.packet([64, 1, 1], [64, 1, 1], mem.va + 512, done));
+        rig.wait("the kernel", || mem.u64(8) == 0);
+        assert_eq!(out.u32(0), sum);
+    }
+}
+
+#[test]
+fn a_queue_waits_for_private_memory_that_its_runtime_gives() {
+    let rig = Rig::new();
+    let queue = rig.queue(QueueKind::Aql, 4096);
+    let (mem, scratch) = (rig.memory(4096), rig.memory(64 * 1024));
+    let inactive = signal(&mem, 256);
+    mem.set_u64(264, 0);
+    queue.pointers.set_u32(super::rig::READ_POINTER + 8, 128);
+    queue.pointers.set_u64(192, inactive);
+    let kernel = Kernel::new(&rig, &[0xbf81_0000]);
+    kernel.code.set_u32(4, 32);
+    kernel.code.set_u32(52, RSRC2 | 1);
+    let done = signal(&mem, 0);
+    queue.submit(&kernel.packet([64, 1, 1], [64, 1, 1], 0, done));
+    rig.wait("the request", || mem.u64(264) == 1);
+    assert_eq!((mem.u64(8), queue.read_pointer()), (1, 0));
+    let [low, high] = super::rig::halves(scratch.va);
+    queue.pointers.set_u32(144, low);
+    queue.pointers.set_u32(148, high);
+    queue.pointers.set_u64(168, 64 * 1024);
+    queue.pointers.set_u32(176, 64);
+    mem.set_u64(264, 0);
+    rig.wait("the kernel", || mem.u64(8) == 0);
+}

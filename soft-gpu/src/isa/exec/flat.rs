@@ -1,0 +1,348 @@
+//! FLAT, SCRATCH, GLOBAL: memory by address.
+
+use super::super::inst::{Inst, Src};
+use super::super::op::{Arch, Family};
+use super::ds::{active, decrement, high, increment, low, signed};
+use super::f16::F16;
+use super::float::{max, min};
+use super::wave::{FLAT_SCRATCH, LANES, Wave};
+use super::{Env, Flow, Line, MemFault, Trap};
+
+/// Where one lane's access goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Memory.
+    Global(u64),
+    /// The local data share.
+    Lds(u32),
+    /// Private memory: byte offset within the lane's part.
+    Private(u32),
+}
+
+/// Base of the wave's private memory.
+pub(super) fn scratch_base(w: &Wave) -> u64 {
+    match w.arch {
+        Arch::Gfx90a => w.s64(FLAT_SCRATCH),
+        Arch::Gfx942 => w.scratch_base,
+    }
+}
+
+/// Private memory is laid out so that the same word of all lanes is contiguous.
+pub(super) fn private_address(w: &Wave, offset: u32, lane: usize) -> u64 {
+    let word = u64::from(offset / 4) * 256 + lane as u64 * 4;
+    scratch_base(w).wrapping_add(word + u64::from(offset % 4))
+}
+
+fn place(w: &Wave, i: &Inst, lane: usize) -> Place {
+    let offset = i.imm;
+    let vector = |wide: bool| match i.src[0] {
+        Src::NONE => 0,
+        src if wide => u64::from(w.row(src, 0)[lane]) | u64::from(w.row(src, 1)[lane]) << 32,
+        src => u64::from(w.row(src, 0)[lane]),
+    };
+    match (i.family, i.src[2]) {
+        (Family::Scratch, saddr) => {
+            let scalar = if saddr == Src::NONE { 0 } else { w.s[usize::from(saddr.0) & 127] };
+            Place::Private((vector(false) as u32).wrapping_add(scalar).wrapping_add_signed(offset))
+        }
+        (Family::Global, saddr) if saddr != Src::NONE => {
+            let base = w.s64(usize::from(saddr.0));
+            Place::Global(base.wrapping_add(vector(false)).wrapping_add_signed(i64::from(offset)))
+        }
+        (family, _) => {
+            let addr = vector(true).wrapping_add_signed(i64::from(offset));
+            match family {
+                Family::Flat if w.shared.contains(addr) => Place::Lds(addr as u32),
+                Family::Flat if w.private.contains(addr) => Place::Private(addr as u32),
+                _ => Place::Global(addr),
+            }
+        }
+    }
+}
+
+impl Env<'_> {
+    /// Reads a lane's bytes.
+    pub(super) fn load(&self, w: &Wave, place: Place, lane: usize, buf: &mut [u8]) -> Result<(), MemFault> {
+        match place {
+            Place::Global(addr) => self.memory.read(addr, buf),
+            Place::Lds(addr) => {
+                for (at, byte) in (0..).zip(buf) {
+                    [*byte] = self.lds.read(addr.wrapping_add(at));
+                }
+                Ok(())
+            }
+            Place::Private(offset) => pieces(offset, buf.len()).try_for_each(|(at, len)| {
+                let addr = private_address(w, offset.wrapping_add(at as u32), lane);
+                self.memory.read(addr, &mut buf[at..at + len])
+            }),
+        }
+    }
+
+    /// Writes a lane's bytes.
+    pub(super) fn store(&mut self, w: &Wave, place: Place, lane: usize, data: &[u8]) -> Result<(), MemFault> {
+        match place {
+            Place::Global(addr) => self.memory.write(addr, data),
+            Place::Lds(addr) => {
+                self.lds.write(addr, data);
+                Ok(())
+            }
+            Place::Private(offset) => pieces(offset, data.len()).try_for_each(|(at, len)| {
+                let addr = private_address(w, offset.wrapping_add(at as u32), lane);
+                self.memory.write(addr, &data[at..at + len])
+            }),
+        }
+    }
+
+    fn atomic32(
+        &mut self,
+        w: &Wave,
+        place: Place,
+        lane: usize,
+        f: &mut dyn FnMut(u32) -> u32,
+    ) -> Result<u32, MemFault> {
+        match place {
+            Place::Global(addr) => self.memory.atomic_u32(addr, f),
+            Place::Private(offset) => self.memory.atomic_u32(private_address(w, offset, lane), f),
+            Place::Lds(addr) => {
+                let old = u32::from_le_bytes(self.lds.read(addr));
+                self.lds.write(addr, &f(old).to_le_bytes());
+                Ok(old)
+            }
+        }
+    }
+
+    fn atomic64(
+        &mut self,
+        w: &Wave,
+        place: Place,
+        lane: usize,
+        f: &mut dyn FnMut(u64) -> u64,
+    ) -> Result<u64, MemFault> {
+        if let Place::Global(addr) = place {
+            return self.memory.atomic_u64(addr, f);
+        }
+        // Nobody else reaches a lane's private memory or, while this wave runs, its group's LDS.
+        let mut bytes = [0; 8];
+        self.load(w, place, lane, &mut bytes)?;
+        let old = u64::from_le_bytes(bytes);
+        self.store(w, place, lane, &f(old).to_le_bytes())?;
+        Ok(old)
+    }
+}
+
+/// Parts of an access to private memory that lie within a word each.
+fn pieces(offset: u32, len: usize) -> impl Iterator<Item = (usize, usize)> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let piece = (4 - (offset as usize + at) % 4).min(len - at);
+        let start = at;
+        at += piece;
+        (piece != 0).then_some((start, piece))
+    })
+}
+
+/// The address, if lanes read or write one contiguous piece of memory in order.
+fn contiguous(w: &Wave, i: &Inst, size: u64) -> Option<u64> {
+    if w.exec() != u64::MAX {
+        return None;
+    }
+    let Place::Global(first) = place(w, i, 0) else { return None };
+    (1..LANES)
+        .all(|lane| place(w, i, lane) == Place::Global(first.wrapping_add(lane as u64 * size)))
+        .then_some(first)
+}
+
+/// Loads `N` bytes for each lane; `f` makes the first register of them and of its old value.
+fn load<const N: usize>(
+    w: &mut Wave,
+    i: &Inst,
+    e: &Env<'_>,
+    f: impl Fn([u8; N], u32) -> u32,
+) -> Result<Flow, Trap> {
+    for lane in active(w.exec()) {
+        let mut bytes = [0; N];
+        e.load(w, place(w, i, lane), lane, &mut bytes)?;
+        let row = w.row_mut(i.dst, 0);
+        row[lane] = f(bytes, row[lane]);
+    }
+    Ok(Flow::Next)
+}
+
+/// Loads whole registers.
+fn load_words<const N: usize>(w: &mut Wave, i: &Inst, e: &mut Env<'_>) -> Result<Flow, Trap> {
+    let size = N * 4;
+    if let Some(addr) = contiguous(w, i, size as u64) {
+        let mut bytes = [0; 16 * LANES];
+        e.memory.read(addr, &mut bytes[..size * LANES])?;
+        for at in 0..N {
+            let row = w.row_mut(i.dst, at);
+            for lane in 0..LANES {
+                let from = lane * size + at * 4;
+                row[lane] =
+                    u32::from_le_bytes([bytes[from], bytes[from + 1], bytes[from + 2], bytes[from + 3]]);
+            }
+        }
+        return Ok(Flow::Next);
+    }
+    // Addresses are taken before the first register is written: it may be one of them.
+    let places: [Place; LANES] = std::array::from_fn(|lane| place(w, i, lane));
+    for lane in active(w.exec()) {
+        let mut bytes = [0; 16];
+        e.load(w, places[lane], lane, &mut bytes[..size])?;
+        for at in 0..N {
+            let word = [bytes[at * 4], bytes[at * 4 + 1], bytes[at * 4 + 2], bytes[at * 4 + 3]];
+            w.row_mut(i.dst, at)[lane] = u32::from_le_bytes(word);
+        }
+    }
+    Ok(Flow::Next)
+}
+
+/// Stores `len` bytes of each lane, from byte `skip` of its registers on.
+fn store(w: &mut Wave, i: &Inst, e: &mut Env<'_>, len: usize, skip: usize) -> Result<Flow, Trap> {
+    let words = (skip + len).div_ceil(4);
+    let data = |lane: usize| {
+        let mut bytes = [0; 16];
+        for word in 0..words {
+            bytes[word * 4..word * 4 + 4].copy_from_slice(&w.row(i.src[1], word)[lane].to_le_bytes());
+        }
+        bytes
+    };
+    if len.is_multiple_of(4)
+        && let Some(addr) = contiguous(w, i, len as u64)
+    {
+        let mut bytes = [0; 16 * LANES];
+        for lane in 0..LANES {
+            bytes[lane * len..lane * len + len].copy_from_slice(&data(lane)[..len]);
+        }
+        e.memory.write(addr, &bytes[..len * LANES])?;
+        return Ok(Flow::Next);
+    }
+    for lane in active(w.exec()) {
+        e.store(w, place(w, i, lane), lane, &data(lane)[skip..skip + len])?;
+    }
+    Ok(Flow::Next)
+}
+
+/// An atomic of 32 bits; `f` has the old value, the data and the second data register.
+fn atomic32(w: &mut Wave, i: &Inst, e: &mut Env<'_>, f: impl Fn(u32, u32, u32) -> u32) -> Result<Flow, Trap> {
+    let places: [Place; LANES] = std::array::from_fn(|lane| place(w, i, lane));
+    for lane in active(w.exec()) {
+        let (data, second) = (w.row(i.src[1], 0)[lane], w.row(i.src[1], 1)[lane]);
+        let old = e.atomic32(w, places[lane], lane, &mut |old| f(old, data, second))?;
+        if i.dst != Src::NONE {
+            w.row_mut(i.dst, 0)[lane] = old;
+        }
+    }
+    Ok(Flow::Next)
+}
+
+/// See [`atomic32`].
+fn atomic64(w: &mut Wave, i: &Inst, e: &mut Env<'_>, f: impl Fn(u64, u64, u64) -> u64) -> Result<Flow, Trap> {
+    let places: [Place; LANES] = std::array::from_fn(|lane| place(w, i, lane));
+    for lane in active(w.exec()) {
+        let wide = |at| u64::from(w.row(i.src[1], at)[lane]) | u64::from(w.row(i.src[1], at + 1)[lane]) << 32;
+        let (data, second) = (wide(0), wide(2));
+        let old = e.atomic64(w, places[lane], lane, &mut |old| f(old, data, second))?;
+        if i.dst != Src::NONE {
+            w.row_mut(i.dst, 0)[lane] = old as u32;
+            w.row_mut(i.dst, 1)[lane] = (old >> 32) as u32;
+        }
+    }
+    Ok(Flow::Next)
+}
+
+fn float(old: u32, data: u32, f: impl Fn(f32, f32) -> f32) -> u32 {
+    f(f32::from_bits(old), f32::from_bits(data)).to_bits()
+}
+
+fn double(old: u64, data: u64, f: impl Fn(f64, f64) -> f64) -> u64 {
+    f(f64::from_bits(old), f64::from_bits(data)).to_bits()
+}
+
+fn add_halves(old: u32, data: u32) -> u32 {
+    let sum = |shift: u32| {
+        let half = |word: u32| F16((word >> shift) as u16).to_f32();
+        u32::from(F16::from_f32(half(old) + half(data)).0) << shift
+    };
+    sum(0) | sum(16)
+}
+
+fn smin32(old: u32, data: u32) -> u32 {
+    old.cast_signed().min(data.cast_signed()).cast_unsigned()
+}
+
+fn smax32(old: u32, data: u32) -> u32 {
+    old.cast_signed().max(data.cast_signed()).cast_unsigned()
+}
+
+fn smin64(old: u64, data: u64) -> u64 {
+    old.cast_signed().min(data.cast_signed()).cast_unsigned()
+}
+
+fn smax64(old: u64, data: u64) -> u64 {
+    old.cast_signed().max(data.cast_signed()).cast_unsigned()
+}
+
+/// A line for each of the segments that have the opcode.
+macro_rules! lines {
+    ($($name:literal => $body:expr;)*) => {
+        &[$((concat!("flat_", $name), $body), (concat!("global_", $name), $body), (concat!("scratch_", $name), $body)),*]
+    };
+}
+
+#[rustfmt::skip]
+pub(super) const FLAT: &[Line] = lines! {
+    "load_ubyte" => |w, i, e| load::<1>(w, i, e, |[b], _| u32::from(b));
+    "load_sbyte" => |w, i, e| load::<1>(w, i, e, |[b], _| i32::from(b.cast_signed()).cast_unsigned());
+    "load_ushort" => |w, i, e| load::<2>(w, i, e, |b, _| u32::from(u16::from_le_bytes(b)));
+    "load_sshort" => |w, i, e| load::<2>(w, i, e, |b, _| i32::from(i16::from_le_bytes(b)).cast_unsigned());
+    "load_ubyte_d16" => |w, i, e| load::<1>(w, i, e, |[b], old| low(u16::from(b), old));
+    "load_ubyte_d16_hi" => |w, i, e| load::<1>(w, i, e, |[b], old| high(u16::from(b), old));
+    "load_sbyte_d16" => |w, i, e| load::<1>(w, i, e, |[b], old| low(signed(b), old));
+    "load_sbyte_d16_hi" => |w, i, e| load::<1>(w, i, e, |[b], old| high(signed(b), old));
+    "load_short_d16" => |w, i, e| load::<2>(w, i, e, |b, old| low(u16::from_le_bytes(b), old));
+    "load_short_d16_hi" => |w, i, e| load::<2>(w, i, e, |b, old| high(u16::from_le_bytes(b), old));
+    "load_dword" => load_words::<1>;
+    "load_dwordx2" => load_words::<2>;
+    "load_dwordx3" => load_words::<3>;
+    "load_dwordx4" => load_words::<4>;
+    "store_byte" => |w, i, e| store(w, i, e, 1, 0);
+    "store_byte_d16_hi" => |w, i, e| store(w, i, e, 1, 2);
+    "store_short" => |w, i, e| store(w, i, e, 2, 0);
+    "store_short_d16_hi" => |w, i, e| store(w, i, e, 2, 2);
+    "store_dword" => |w, i, e| store(w, i, e, 4, 0);
+    "store_dwordx2" => |w, i, e| store(w, i, e, 8, 0);
+    "store_dwordx3" => |w, i, e| store(w, i, e, 12, 0);
+    "store_dwordx4" => |w, i, e| store(w, i, e, 16, 0);
+    "atomic_swap" => |w, i, e| atomic32(w, i, e, |_, data, _| data);
+    "atomic_cmpswap" => |w, i, e| atomic32(w, i, e, |old, new, compare| if old == compare { new } else { old });
+    "atomic_add" => |w, i, e| atomic32(w, i, e, |old, data, _| old.wrapping_add(data));
+    "atomic_sub" => |w, i, e| atomic32(w, i, e, |old, data, _| old.wrapping_sub(data));
+    "atomic_smin" => |w, i, e| atomic32(w, i, e, |old, data, _| smin32(old, data));
+    "atomic_umin" => |w, i, e| atomic32(w, i, e, |old, data, _| old.min(data));
+    "atomic_smax" => |w, i, e| atomic32(w, i, e, |old, data, _| smax32(old, data));
+    "atomic_umax" => |w, i, e| atomic32(w, i, e, |old, data, _| old.max(data));
+    "atomic_and" => |w, i, e| atomic32(w, i, e, |old, data, _| old & data);
+    "atomic_or" => |w, i, e| atomic32(w, i, e, |old, data, _| old | data);
+    "atomic_xor" => |w, i, e| atomic32(w, i, e, |old, data, _| old ^ data);
+    "atomic_inc" => |w, i, e| atomic32(w, i, e, |old, data, _| increment(old, data));
+    "atomic_dec" => |w, i, e| atomic32(w, i, e, |old, data, _| decrement(old, data));
+    "atomic_add_f32" => |w, i, e| atomic32(w, i, e, |old, data, _| float(old, data, |a, b| a + b));
+    "atomic_pk_add_f16" => |w, i, e| atomic32(w, i, e, |old, data, _| add_halves(old, data));
+    "atomic_swap_x2" => |w, i, e| atomic64(w, i, e, |_, data, _| data);
+    "atomic_cmpswap_x2" => |w, i, e| atomic64(w, i, e, |old, new, compare| if old == compare { new } else { old });
+    "atomic_add_x2" => |w, i, e| atomic64(w, i, e, |old, data, _| old.wrapping_add(data));
+    "atomic_sub_x2" => |w, i, e| atomic64(w, i, e, |old, data, _| old.wrapping_sub(data));
+    "atomic_smin_x2" => |w, i, e| atomic64(w, i, e, |old, data, _| smin64(old, data));
+    "atomic_umin_x2" => |w, i, e| atomic64(w, i, e, |old, data, _| old.min(data));
+    "atomic_smax_x2" => |w, i, e| atomic64(w, i, e, |old, data, _| smax64(old, data));
+    "atomic_umax_x2" => |w, i, e| atomic64(w, i, e, |old, data, _| old.max(data));
+    "atomic_and_x2" => |w, i, e| atomic64(w, i, e, |old, data, _| old & data);
+    "atomic_or_x2" => |w, i, e| atomic64(w, i, e, |old, data, _| old | data);
+    "atomic_xor_x2" => |w, i, e| atomic64(w, i, e, |old, data, _| old ^ data);
+    "atomic_inc_x2" => |w, i, e| atomic64(w, i, e, |old, data, _| increment(old, data));
+    "atomic_dec_x2" => |w, i, e| atomic64(w, i, e, |old, data, _| decrement(old, data));
+    "atomic_add_f64" => |w, i, e| atomic64(w, i, e, |old, data, _| double(old, data, |a, b| a + b));
+    "atomic_min_f64" => |w, i, e| atomic64(w, i, e, |old, data, _| double(old, data, min));
+    "atomic_max_f64" => |w, i, e| atomic64(w, i, e, |old, data, _| double(old, data, max));
+};

@@ -1,0 +1,124 @@
+//! Workgroups: waves that share LDS and barriers.
+
+use super::super::op::Arch;
+use super::code::CodeCache;
+use super::{Env, Flow, Lds, Memory, Trap, TrapAt, Wave};
+
+/// What a workgroup is made from.
+#[derive(Clone, Copy, Debug)]
+pub struct GroupConfig {
+    /// The architecture.
+    pub arch: Arch,
+    /// Bytes of LDS.
+    pub lds: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Running,
+    AtBarrier,
+    Ended,
+}
+
+/// How far a group came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Instructions are left.
+    Running,
+    /// Every wave ended.
+    Ended,
+}
+
+/// A workgroup.
+pub struct Group {
+    waves: Vec<(Wave, State)>,
+    lds: Lds,
+    next: usize,
+}
+
+/// Instructions that a wave runs before the next wave of its group does: waves that wait for each other in a loop make
+/// progress, and registers stay in the processor's caches for a while.
+const SLICE: u32 = 4096;
+
+impl Group {
+    /// A group of waves whose registers are set.
+    #[must_use]
+    pub fn new(config: GroupConfig, waves: Vec<Wave>) -> Self {
+        debug_assert!(waves.iter().all(|wave| wave.arch == config.arch));
+        let waves = waves.into_iter().map(|wave| (wave, State::Running)).collect();
+        Self { waves, lds: Lds::new(config.lds), next: 0 }
+    }
+
+    /// Executes about `budget` instructions, and returns how many.
+    ///
+    /// # Errors
+    /// What stopped a wave, and where.
+    pub fn run(
+        &mut self,
+        code: &mut CodeCache,
+        memory: &dyn Memory,
+        budget: u32,
+    ) -> Result<(Progress, u32), TrapAt> {
+        let mut done = 0;
+        while done < budget {
+            if !self.pick() {
+                return Ok((Progress::Ended, done));
+            }
+            let (wave, state) = &mut self.waves[self.next];
+            let mut env = Env { memory, lds: &mut self.lds };
+            let (executed, now) = run_wave(wave, code, &mut env, SLICE.min(budget - done))?;
+            *state = now;
+            done += executed.max(1);
+            self.next += 1;
+        }
+        Ok((Progress::Running, done))
+    }
+
+    /// Selects a wave that can run; `false` when all have ended. A barrier opens when no wave is running.
+    fn pick(&mut self) -> bool {
+        for round in 0..2 {
+            let count = self.waves.len();
+            if let Some(at) =
+                (0..count).map(|at| (self.next + at) % count).find(|at| self.waves[*at].1 == State::Running)
+            {
+                self.next = at;
+                return true;
+            }
+            if round == 0 {
+                for (_, state) in self.waves.iter_mut().filter(|(_, state)| *state == State::AtBarrier) {
+                    *state = State::Running;
+                }
+            }
+        }
+        false
+    }
+}
+
+fn run_wave(
+    wave: &mut Wave,
+    code: &mut CodeCache,
+    env: &mut Env<'_>,
+    budget: u32,
+) -> Result<(u32, State), TrapAt> {
+    let mut done = 0;
+    while done < budget {
+        let pc = wave.pc;
+        let at = |trap: Trap| TrapAt { pc, trap };
+        let step = code.step(env.memory, pc).map_err(at)?;
+        let flow = (step.body)(wave, &step.inst, env).map_err(at)?;
+        done += 1;
+        wave.clock = wave.clock.wrapping_add(4);
+        let next = pc.wrapping_add(u64::from(step.inst.size));
+        wave.pc = match flow {
+            Flow::Jump(to) => to,
+            _ => next,
+        };
+        match flow {
+            Flow::Next | Flow::Jump(_) => {}
+            Flow::Barrier => return Ok((done, State::AtBarrier)),
+            Flow::Yield => return Ok((done, State::Running)),
+            Flow::End => return Ok((done, State::Ended)),
+        }
+    }
+    Ok((done, State::Running))
+}

@@ -1,0 +1,452 @@
+//! Carries pure functions of one lane over the lanes of a wave: operands in, results out.
+
+use super::super::inst::{Dpp, Form, Inst, Sdwa, Src};
+use super::super::op::flag;
+use super::f16::F16;
+use super::value::{Kind, Value};
+use super::wave::{LANES, Row, VCC, Wave, f16_constant, f64_constant};
+
+/// What the registers of a type do.
+pub(super) trait Registers: super::value::Bits {
+    /// The lanes of source `n`; they are in `buf` where they are no register.
+    fn source<'a>(
+        wave: &'a Wave,
+        inst: &Inst,
+        n: usize,
+        kind: Kind,
+        buf: &'a mut [Self; LANES],
+    ) -> &'a [Self; LANES];
+    /// Writes the lanes of `mask` to the destination.
+    fn write(wave: &mut Wave, dst: Src, mask: u64, values: &[Self; LANES]);
+    /// Clamps and scales.
+    fn finish(inst: &Inst, kind: Kind, value: Self) -> Self;
+}
+
+impl Registers for u32 {
+    #[inline]
+    fn source<'a>(wave: &'a Wave, inst: &Inst, n: usize, kind: Kind, buf: &'a mut Row) -> &'a Row {
+        let src = inst.src[n];
+        let plain = is_plain(inst) && !(kind == Kind::F32 && wave.flushes_32());
+        if src.is_vector() {
+            if plain {
+                return wave.row(src, 0);
+            }
+            *buf = *wave.row(src, 0);
+        } else {
+            let value = match (kind, src.0) {
+                (Kind::F16 | Kind::B16, code @ 240..=248) => f16_constant(code),
+                _ => wave.scalar32(src, inst.literal),
+            };
+            *buf = [value; LANES];
+            if plain {
+                return buf;
+            }
+        }
+        modify_32(wave, inst, n, kind, buf);
+        buf
+    }
+
+    #[inline]
+    fn write(wave: &mut Wave, dst: Src, mask: u64, values: &Row) {
+        let row = wave.row_mut(dst, 0);
+        if mask == u64::MAX {
+            *row = *values;
+            return;
+        }
+        for lane in 0..LANES {
+            row[lane] = if mask >> lane & 1 != 0 { values[lane] } else { row[lane] };
+        }
+    }
+
+    fn finish(inst: &Inst, kind: Kind, value: u32) -> u32 {
+        match kind {
+            Kind::F32 => {
+                let scaled = f32::from_bits(value) * [1.0, 2.0, 4.0, 0.5][usize::from(inst.mods.omod & 3)];
+                let value = if inst.mods.omod == 0 { value } else { scaled.to_bits() };
+                if inst.mods.clamp { clamp(f32::from_bits(value)).to_bits() } else { value }
+            }
+            Kind::F16 => {
+                let factor = [1.0, 2.0, 4.0, 0.5][usize::from(inst.mods.omod & 3)];
+                let scaled = F16(value as u16).to_f32() * factor;
+                let result = if inst.mods.clamp { clamp(scaled) } else { scaled };
+                u32::from(F16::from_f32(result).0)
+            }
+            _ => value,
+        }
+    }
+}
+
+impl Registers for u64 {
+    #[inline]
+    fn source<'a>(
+        wave: &'a Wave,
+        inst: &Inst,
+        n: usize,
+        kind: Kind,
+        buf: &'a mut [u64; LANES],
+    ) -> &'a [u64; LANES] {
+        let src = inst.src[n];
+        if src.is_vector() {
+            let (low, high) = (wave.row(src, 0), wave.row(src, 1));
+            for lane in 0..LANES {
+                buf[lane] = u64::from(low[lane]) | u64::from(high[lane]) << 32;
+            }
+        } else {
+            let value = match (kind, src.0) {
+                (Kind::F64, code @ 240..=248) => f64_constant(code),
+                // A literal is the upper half of a double.
+                (Kind::F64, 255) => u64::from(inst.literal) << 32,
+                _ => wave.scalar64(src, inst.literal),
+            };
+            *buf = [value; LANES];
+        }
+        if let Form::Dpp(dpp) = inst.form
+            && n == 0
+        {
+            let (from, _) = dpp_lanes(wave, dpp);
+            let old = *buf;
+            for lane in 0..LANES {
+                buf[lane] = from[lane].map_or(0, |from| old[usize::from(from)]);
+            }
+        }
+        let (neg, abs) = (inst.mods.neg >> n & 1 != 0, inst.mods.abs >> n & 1 != 0);
+        if kind == Kind::F64 && (neg || abs) {
+            for value in buf.iter_mut() {
+                *value = if abs { *value & !(1 << 63) } else { *value } ^ u64::from(neg) << 63;
+            }
+        }
+        buf
+    }
+
+    #[inline]
+    fn write(wave: &mut Wave, dst: Src, mask: u64, values: &[u64; LANES]) {
+        for (half, shift) in [(0, 0), (1, 32)] {
+            let row = wave.row_mut(dst, half);
+            for lane in 0..LANES {
+                row[lane] = if mask >> lane & 1 != 0 { (values[lane] >> shift) as u32 } else { row[lane] };
+            }
+        }
+    }
+
+    fn finish(inst: &Inst, kind: Kind, value: u64) -> u64 {
+        if kind != Kind::F64 {
+            return value;
+        }
+        let scaled = f64::from_bits(value) * [1.0, 2.0, 4.0, 0.5][usize::from(inst.mods.omod & 3)];
+        let value = if inst.mods.omod == 0 { f64::from_bits(value) } else { scaled };
+        let value = match inst.mods.clamp {
+            true if value > 0.0 => value.min(1.0),
+            true => 0.0,
+            false => value,
+        };
+        value.to_bits()
+    }
+}
+
+/// NaN becomes 0, as with DX10_CLAMP, which compilers set.
+fn clamp(value: f32) -> f32 {
+    if value > 0.0 { value.min(1.0) } else { 0.0 }
+}
+
+/// Whether sources are taken as they are.
+#[inline]
+fn is_plain(inst: &Inst) -> bool {
+    matches!(inst.form, Form::Short | Form::Long) && inst.mods.neg | inst.mods.abs | inst.mods.op_sel == 0
+}
+
+/// Applies everything that an instruction says about source `n`.
+#[cold]
+fn modify_32(wave: &Wave, inst: &Inst, n: usize, kind: Kind, values: &mut Row) {
+    match inst.form {
+        Form::Dpp(dpp) if n == 0 => {
+            let (from, _) = dpp_lanes(wave, dpp);
+            let old = *values;
+            for lane in 0..LANES {
+                values[lane] = from[lane].map_or(0, |from| old[usize::from(from)]);
+            }
+        }
+        Form::Sdwa(sdwa) if n < 2 => {
+            let sign = sdwa.sext >> n & 1 != 0;
+            for value in values.iter_mut() {
+                *value = select(*value, sdwa.src_sel[n], sign);
+            }
+        }
+        _ => {}
+    }
+    let upper = inst.op.is(flag::OP_SEL) && inst.mods.op_sel >> n & 1 != 0;
+    if upper && matches!(kind, Kind::F16 | Kind::B16) {
+        for value in values.iter_mut() {
+            *value >>= 16;
+        }
+    }
+    let (neg, abs) = (inst.mods.neg >> n & 1, inst.mods.abs >> n & 1);
+    let sign = if kind == Kind::F16 { 0x8000 } else { 0x8000_0000 };
+    if matches!(kind, Kind::F16 | Kind::F32) {
+        for value in values.iter_mut() {
+            if abs != 0 {
+                *value &= !sign;
+            }
+            if neg != 0 {
+                *value ^= sign;
+            }
+        }
+    }
+    if kind == Kind::F32 && wave.flushes_32() {
+        values.iter_mut().for_each(|value| *value = flush(*value));
+    }
+}
+
+/// A denormal becomes a zero of its sign.
+fn flush(bits: u32) -> u32 {
+    if bits & 0x7f80_0000 == 0 { bits & 0x8000_0000 } else { bits }
+}
+
+/// A part of a register: 0 to 3 a byte, 4 and 5 a word, else all.
+fn select(value: u32, sel: u8, sign: bool) -> u32 {
+    match sel {
+        0..=3 => {
+            let byte = (value >> (8 * sel)) as u8;
+            if sign { i32::from(byte.cast_signed()).cast_unsigned() } else { u32::from(byte) }
+        }
+        4 | 5 => {
+            let word = (value >> (16 * (sel - 4))) as u16;
+            if sign { i32::from(word.cast_signed()).cast_unsigned() } else { u32::from(word) }
+        }
+        _ => value,
+    }
+}
+
+/// Which lane each lane reads with DPP, and which lanes are written.
+///
+/// A lane without a source, or whose source is not active, reads zero with `bound_ctrl` and is not written otherwise.
+pub(super) fn dpp_lanes(wave: &Wave, dpp: Dpp) -> ([Option<u8>; LANES], u64) {
+    let mut from = [None; LANES];
+    let mut written = 0;
+    for lane in 0..64u8 {
+        let (row, at) = (lane & !15, lane & 15);
+        let source = match dpp.ctrl {
+            ctrl @ 0..=0xff => Some(lane & !3 | (ctrl >> (2 * (lane & 3)) & 3) as u8),
+            ctrl @ 0x101..=0x10f => Some(at + (ctrl & 15) as u8).filter(|to| *to < 16).map(|to| row | to),
+            ctrl @ 0x111..=0x11f => at.checked_sub((ctrl & 15) as u8).map(|to| row | to),
+            ctrl @ 0x121..=0x12f => Some(row | (at.wrapping_sub((ctrl & 15) as u8) & 15)),
+            0x130 => Some(lane + 1).filter(|to| *to < 64),
+            0x134 => Some((lane + 1) & 63),
+            0x138 => lane.checked_sub(1),
+            0x13c => Some(lane.wrapping_sub(1) & 63),
+            0x140 => Some(row | (15 - at)),
+            0x141 => Some(lane & !7 | (7 - (lane & 7))),
+            // The last lane of each row goes to all of the next one.
+            0x142 => row.checked_sub(1),
+            0x143 => (lane >= 32).then_some(31),
+            ctrl @ 0x150..=0x15f => Some(row | (ctrl & 15) as u8),
+            _ => None,
+        };
+        let source = source.filter(|source| wave.exec() >> source & 1 != 0);
+        from[usize::from(lane)] = source;
+        let row_on = dpp.row_mask >> (lane / 16) & 1 != 0;
+        let bank_on = dpp.bank_mask >> (at / 4) & 1 != 0;
+        if row_on && bank_on && (source.is_some() || dpp.bound_ctrl) {
+            written |= 1 << lane;
+        }
+    }
+    (from, written)
+}
+
+/// Lanes that an instruction writes.
+pub(super) fn write_mask(wave: &Wave, inst: &Inst) -> u64 {
+    match inst.form {
+        Form::Dpp(dpp) => wave.exec() & dpp_lanes(wave, dpp).1,
+        _ => wave.exec(),
+    }
+}
+
+/// The lanes of source `n`.
+pub(super) fn source<'a, T>(
+    wave: &'a Wave,
+    inst: &Inst,
+    n: usize,
+    buf: &'a mut [T::Bits; LANES],
+) -> &'a [T::Bits; LANES]
+where
+    T: Value,
+    T::Bits: Registers,
+{
+    T::Bits::source(wave, inst, n, T::KIND, buf)
+}
+
+/// Writes a vector result.
+pub(super) fn result<T>(wave: &mut Wave, inst: &Inst, mut values: [T::Bits; LANES])
+where
+    T: Value,
+    T::Bits: Registers,
+{
+    if inst.mods.clamp || inst.mods.omod != 0 {
+        for value in &mut values {
+            *value = T::Bits::finish(inst, T::KIND, *value);
+        }
+    }
+    let mask = write_mask(wave, inst);
+    T::Bits::write(wave, inst.dst, mask, &values);
+}
+
+/// Writes a vector result of 32 bits: what SDWA, op_sel and flushing make of it.
+pub(super) fn result_32<T: Value<Bits = u32>>(wave: &mut Wave, inst: &Inst, mut values: Row) {
+    let part = match inst.form {
+        Form::Sdwa(sdwa) => Some(sdwa),
+        _ if inst.op.is(flag::OP_SEL) && matches!(T::KIND, Kind::F16 | Kind::B16) => {
+            // The half that is not written is kept.
+            let upper = inst.mods.op_sel >> 3 & 1;
+            Some(Sdwa { dst_sel: 4 + upper, dst_unused: 2, src_sel: [6; 2], sext: 0 })
+        }
+        _ => None,
+    };
+    if T::KIND == Kind::F32 && wave.flushes_32() {
+        values.iter_mut().for_each(|value| *value = flush(*value));
+    }
+    let Some(part) = part else { return result::<T>(wave, inst, values) };
+    if inst.mods.clamp || inst.mods.omod != 0 {
+        values.iter_mut().for_each(|value| *value = u32::finish(inst, T::KIND, *value));
+    }
+    let old = *wave.row(inst.dst, 0);
+    for lane in 0..LANES {
+        values[lane] = merge(old[lane], values[lane], part);
+    }
+    let mask = write_mask(wave, inst);
+    u32::write(wave, inst.dst, mask, &values);
+}
+
+fn merge(old: u32, value: u32, sdwa: Sdwa) -> u32 {
+    let (shift, width) = match sdwa.dst_sel {
+        0..=3 => (8 * u32::from(sdwa.dst_sel), 8),
+        4 | 5 => (16 * u32::from(sdwa.dst_sel - 4), 16),
+        _ => return value,
+    };
+    let mask = ((1u32 << width) - 1) << shift;
+    let placed = value << shift & mask;
+    match sdwa.dst_unused {
+        2 => old & !mask | placed,
+        1 if value >> (width - 1) & 1 != 0 => placed | !((1u64 << (shift + width)) - 1) as u32,
+        _ => placed,
+    }
+}
+
+/// Results by the size of their registers.
+pub(super) trait Sink: Value {
+    fn store(wave: &mut Wave, inst: &Inst, values: [Self::Bits; LANES]);
+}
+
+macro_rules! sink {
+    ($store:ident: $($ty:ty),*) => {
+        $(impl Sink for $ty {
+            #[inline]
+            fn store(wave: &mut Wave, inst: &Inst, values: [Self::Bits; LANES]) {
+                $store::<$ty>(wave, inst, values);
+            }
+        })*
+    };
+}
+sink!(result_32: u32, i32, f32, u16, i16, F16);
+sink!(result: u64, i64, f64);
+
+/// A value that a lane can have as operand.
+pub(super) trait Source: Value<Bits: Registers> {}
+impl<T: Value<Bits: Registers>> Source for T {}
+
+macro_rules! map {
+    ($name:ident, $each:ident, $wide:ident, $($T:ident $n:literal $s:ident),*) => {
+        #[inline(always)]
+        fn $each<D: Value, $($T: Source),*>(out: &mut [D::Bits; LANES], $($s: &[$T::Bits; LANES],)* f: impl Fn($($T),*) -> D) {
+            for lane in 0..LANES {
+                out[lane] = f($($T::from_bits($s[lane])),*).into_bits();
+            }
+        }
+
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx2,fma")]
+        fn $wide<D: Value, $($T: Source),*>(out: &mut [D::Bits; LANES], $($s: &[$T::Bits; LANES],)* f: impl Fn($($T),*) -> D) {
+            $each::<D, $($T),*>(out, $($s,)* f);
+        }
+
+        /// Computes the destination from the sources, lane by lane.
+        #[inline]
+        pub(super) fn $name<D: Sink, $($T: Source),*>(wave: &mut Wave, inst: &Inst, f: impl Fn($($T),*) -> D) {
+            let mut out = [D::Bits::default(); LANES];
+            {
+                $(let mut buf = [$T::Bits::default(); LANES];
+                let $s = source::<$T>(wave, inst, $n, &mut buf);)*
+                #[cfg(target_arch = "x86_64")]
+                if wave.wide {
+                    // SAFETY: `wide` says that the processor has AVX2 and FMA.
+                    unsafe { $wide::<D, $($T),*>(&mut out, $($s,)* f) };
+                } else {
+                    $each::<D, $($T),*>(&mut out, $($s,)* f);
+                }
+                #[cfg(not(target_arch = "x86_64"))]
+                $each::<D, $($T),*>(&mut out, $($s,)* f);
+            }
+            D::store(wave, inst, out);
+        }
+    };
+}
+
+map!(map1, each1, wide1, A 0 a);
+map!(map2, each2, wide2, A 0 a, B 1 b);
+map!(map3, each3, wide3, A 0 a, B 1 b, C 2 c);
+
+/// The same with the destination's old value as third operand (`v_fmac`).
+pub(super) fn accumulate<D: Sink + Source, A: Source, B: Source>(
+    wave: &mut Wave,
+    inst: &Inst,
+    f: impl Fn(A, B, D) -> D,
+) {
+    let mut third = *inst;
+    third.src[2] = inst.dst;
+    map3(wave, &third, f);
+}
+
+/// Compares lane by lane; inactive lanes are 0.
+#[inline]
+pub(super) fn compare<A: Source, B: Source>(wave: &mut Wave, inst: &Inst, f: impl Fn(A, B) -> bool) {
+    let mut mask = 0;
+    {
+        let (mut x, mut y) = ([A::Bits::default(); LANES], [B::Bits::default(); LANES]);
+        let (a, b) = (source::<A>(wave, inst, 0, &mut x), source::<B>(wave, inst, 1, &mut y));
+        for lane in 0..LANES {
+            mask |= u64::from(f(A::from_bits(a[lane]), B::from_bits(b[lane]))) << lane;
+        }
+    }
+    let mask = mask & wave.exec();
+    wave.set_s64(usize::from(inst.sdst.0), mask);
+    if inst.op.is(flag::CMPX) {
+        wave.set_exec(mask);
+    }
+}
+
+/// Adds or subtracts with carries: `f` has the lane's operands and carry, and gives result and carry.
+pub(super) fn carry(wave: &mut Wave, inst: &Inst, f: impl Fn(u32, u32, bool) -> (u32, bool)) {
+    let carries = match inst.src[2] {
+        Src::NONE => 0,
+        src => wave.s64(usize::from(src.0)),
+    };
+    let (mut out, mut mask) = ([0; LANES], 0u64);
+    {
+        let (mut x, mut y) = ([0; LANES], [0; LANES]);
+        let (a, b) = (source::<u32>(wave, inst, 0, &mut x), source::<u32>(wave, inst, 1, &mut y));
+        for lane in 0..LANES {
+            let (value, carry) = f(a[lane], b[lane], carries >> lane & 1 != 0);
+            out[lane] = value;
+            mask |= u64::from(carry) << lane;
+        }
+    }
+    let active = write_mask(wave, inst);
+    result_32::<u32>(wave, inst, out);
+    wave.set_s64(usize::from(inst.sdst.0), mask & active);
+}
+
+/// VCC, or the mask that the instruction names as last operand.
+pub(super) fn mask_operand(wave: &Wave, inst: &Inst) -> u64 {
+    match inst.src[2] {
+        Src::NONE => wave.s64(VCC),
+        src => wave.scalar64(src, 0),
+    }
+}

@@ -1,0 +1,147 @@
+//! Execution of waves.
+//!
+//! [`Wave`] has the registers, as one array of 64 lanes for each vector register. A body computes one opcode; each
+//! encoding family has a file with a table of them, one line for each opcode. Bodies of vector opcodes
+//! are pure functions of a lane's values, carried over the lanes by [`lanes`]. Memory is a trait that the
+//! owner of the waves implements.
+
+// Loops over lanes walk several arrays at once; comparisons that are true for NaN are what some opcodes are for.
+#![allow(clippy::needless_range_loop, clippy::neg_cmp_op_on_partial_ord)]
+
+mod code;
+mod control;
+mod ds;
+mod f16;
+mod flat;
+mod float;
+mod group;
+mod lanes;
+mod memory;
+mod mfma;
+mod mubuf;
+mod scalar;
+mod smem;
+mod value;
+mod vop1;
+mod vop2;
+mod vop3;
+mod vop3p;
+mod vopc;
+mod wave;
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+pub use code::CodeCache;
+pub use group::{Group, GroupConfig, Progress};
+pub use memory::{MemFault, Memory};
+pub(crate) use scalar::check_mode;
+pub use wave::{Aperture, Lds, Wave};
+
+use super::decode::DecodeError;
+use super::inst::Inst;
+
+/// What an instruction's body works with besides the wave.
+pub struct Env<'a> {
+    /// Memory by GPU virtual address.
+    pub memory: &'a dyn Memory,
+    /// The workgroup's local data share.
+    pub lds: &'a mut Lds,
+}
+
+/// Where a wave goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// Behind the instruction.
+    Next,
+    /// At an address.
+    Jump(u64),
+    /// Behind the instruction, when all waves of the group have arrived.
+    Barrier,
+    /// Behind the instruction, but others may run first.
+    Yield,
+    /// The wave ends.
+    End,
+}
+
+/// Why a wave stops before its end.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Trap {
+    /// A memory access that is not allowed.
+    #[error("{0}")]
+    Fault(#[from] MemFault),
+    /// The bytes at the program counter are no instruction.
+    #[error("illegal instruction: {0}")]
+    Illegal(#[from] DecodeError),
+    /// An instruction that is known and not executed.
+    #[error("`{text}` is not executed: {why}")]
+    Unsupported {
+        /// The instruction's text.
+        text: String,
+        /// What is missing.
+        why: &'static str,
+    },
+    /// `s_trap`.
+    #[error("s_trap {0}")]
+    Trap(u8),
+}
+
+/// A trap with the place where it happened.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("at {pc:#x}: {trap}")]
+pub struct TrapAt {
+    /// Program counter of the instruction.
+    pub pc: u64,
+    /// What happened.
+    pub trap: Trap,
+}
+
+/// Executes one instruction.
+pub(super) type Body = fn(&mut Wave, &Inst, &mut Env<'_>) -> Result<Flow, Trap>;
+
+/// A line of a table of bodies.
+pub(super) type Line = (&'static str, Body);
+
+static BODIES: LazyLock<HashMap<&'static str, Body>> = LazyLock::new(|| {
+    let tables: [&[Line]; 17] = [
+        scalar::SOP1,
+        scalar::SOP2,
+        scalar::SOPC,
+        scalar::SOPK,
+        control::SOPP,
+        smem::SMEM,
+        vop1::VOP1,
+        vop2::VOP2,
+        vop3::VOP3,
+        vop3p::VOP3P,
+        mfma::MFMA,
+        ds::DS,
+        ds::ATOMICS_32,
+        ds::ATOMICS_64,
+        flat::FLAT,
+        mubuf::MUBUF,
+        vopc::EXTRA,
+    ];
+    let mut bodies: HashMap<_, _> = tables.into_iter().flatten().copied().collect();
+    bodies.extend(vopc::comparisons());
+    bodies
+});
+
+/// The body of an instruction, or why there is none.
+pub(super) fn bind(inst: &Inst) -> Result<Body, Trap> {
+    let unsupported = |why| Trap::Unsupported { text: inst.to_string(), why };
+    let saturates = inst.mods.clamp
+        && !inst.op.dst.is_float()
+        && inst.op.dst != super::Ty::PkF16
+        && inst.op.dst != super::Ty::PkF32;
+    if saturates && !matches!(inst.family, super::Family::Vopc) {
+        return Err(unsupported("saturation of integers"));
+    }
+    BODIES.get(inst.op.name).copied().ok_or_else(|| unsupported("this opcode has no implementation yet"))
+}
+
+/// Whether an opcode is executed at all, by its name.
+#[must_use]
+pub fn is_executed(name: &str) -> bool {
+    BODIES.contains_key(name)
+}
