@@ -43,6 +43,8 @@ use session::Session;
 /// Executes a context's calls on a KFD.
 pub struct KfdExecutor {
     config: Config,
+    /// This process, which cannot ask for it once it is locked in.
+    pid: u32,
     kfd: Arc<dyn Kfd>,
     mappings: Arc<Mappings>,
     blobs: Arc<Blobs>,
@@ -63,7 +65,8 @@ impl KfdExecutor {
     pub fn new(kfd: Arc<dyn Kfd>, config: Config) -> KfdExecutor {
         let mappings = Arc::new(Mappings::of_this_kernel());
         let blobs = Arc::new(Blobs::new(Arc::clone(&mappings)));
-        KfdExecutor { config, kfd, mappings, blobs, running: Mutex::default() }
+        let pid = std::process::id();
+        KfdExecutor { config, pid, kfd, mappings, blobs, running: Mutex::default() }
     }
 
     fn running(&self) -> MutexGuard<'_, Running> {
@@ -80,6 +83,7 @@ impl KfdExecutor {
             Arc::clone(&session),
             Arc::clone(&self.blobs),
             self.config.clone(),
+            self.pid,
             Arc::clone(&self.kfd),
             Arc::clone(&self.mappings),
         );

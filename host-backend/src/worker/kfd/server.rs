@@ -40,6 +40,7 @@ pub(super) struct Server {
     session: Arc<Session>,
     blobs: Arc<Blobs>,
     config: Config,
+    pid: u32,
     kfd: Arc<dyn Kfd>,
     mappings: Arc<Mappings>,
 }
@@ -71,13 +72,14 @@ impl Server {
         session: Arc<Session>,
         blobs: Arc<Blobs>,
         config: Config,
+        pid: u32,
         kfd: Arc<dyn Kfd>,
         mappings: Arc<Mappings>,
     ) -> Server {
         let waits = Pool::new("kfd-wait", config.waits as usize);
         let slow = Pool::new("kfd-slow", SLOW_THREADS);
         let waiting = Arc::default();
-        Server { waits, slow, context: None, waiting, session, blobs, config, kfd, mappings }
+        Server { waits, slow, context: None, waiting, session, blobs, config, pid, kfd, mappings }
     }
 
     /// Takes calls until the session ends. When this returns, everything of the context is gone.
@@ -175,7 +177,7 @@ impl Server {
         let common = range::of_all_gpus(&topology)?;
         let limits = SpaceLimits { bytes: self.config.memory, aliases: self.config.aliases as usize };
         let space = Arc::new(range::choose(ranges, common, limits, &self.mappings)?);
-        let pid = std::process::id();
+        let pid = self.pid;
         let caller = Caller {
             id: ProcessId(pid.into()),
             pid,
