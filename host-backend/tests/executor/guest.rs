@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
+use std::process::{Child, Command};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 use protocol::Errno;
 use protocol::wire::area::{AREA_BYTES, INLINE, SLOT_HEADER, queue_place, slot, slot_place, state, word};
 use protocol::wire::structs::{HelloAnswer, Range};
-use protocol::wire::{Answer, Command, Request, Submission};
+use protocol::wire::{Answer, Command as WireCommand, Request, Submission};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use softgpu::Profile;
 use vhost_device_kfd::gpu::Gpu;
@@ -44,11 +45,19 @@ pub struct Guest {
     numbers: AtomicU64,
     socket: Arc<OwnedFd>,
     said: Arc<(Mutex<Said>, Condvar)>,
-    worker: Option<JoinHandle<Result<(), String>>>,
+    worker: Option<Worker>,
     reader: Option<JoinHandle<()>>,
     attached: Mutex<HashMap<u32, Blob>>,
     submitting: Mutex<()>,
     next_slot: AtomicU32,
+}
+
+/// What executes the calls.
+enum Worker {
+    /// A thread of this process, so that its configuration can be chosen and its mappings seen.
+    Thread(JoinHandle<Result<(), String>>),
+    /// The worker's own program, which locks itself in.
+    Process(Child),
 }
 
 /// A blob of the guest.
@@ -69,23 +78,45 @@ impl Guest {
 
     pub fn with(profile: Profile, config: Config) -> Guest {
         let guest = Guest::without_area(profile, config);
-        guest.attach(AREA, AREA_BYTES as u64, 1);
-        assert_eq!(guest.submit(Submission::Setup { resource: AREA }), Some(true));
+        guest.set_up();
         guest
+    }
+
+    /// A guest whose worker is the program, locked in.
+    pub fn of_a_process(profile: Profile) -> Guest {
+        let guest = Guest::of(|socket| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_vhost-device-kfd"));
+            let daemon = format!("--daemon={}", std::process::id());
+            command.args(["worker", &daemon, &format!("--gpu=soft:{profile}")]).stdin(socket);
+            Worker::Process(command.spawn().expect("started"))
+        });
+        guest.set_up();
+        guest
+    }
+
+    fn set_up(&self) {
+        self.attach(AREA, AREA_BYTES as u64, 1);
+        assert_eq!(self.submit(Submission::Setup { resource: AREA }), Some(true));
     }
 
     /// A guest that has said nothing yet.
     pub fn without_area(profile: Profile, config: Config) -> Guest {
+        Guest::of(|socket| {
+            Worker::Thread(thread::spawn(move || {
+                let kfd = open(&Gpu::Soft(profile)).expect("a software GPU");
+                run(socket, Arc::new(KfdExecutor::new(kfd, config))).map_err(|error| error.to_string())
+            }))
+        })
+    }
+
+    fn of(start: impl FnOnce(OwnedFd) -> Worker) -> Guest {
         let file = memfd_create("guest", MemfdFlags::CLOEXEC).expect("memfd");
         ftruncate(&file, RAM).expect("truncate");
         let copy = std::fs::File::from(file.as_fd().try_clone_to_owned().expect("dup"));
         let range = (GuestAddress(0), RAM as usize, Some(FileOffset::new(copy, 0)));
         let ram = GuestMemoryMmap::<()>::from_ranges_with_files([range]).expect("mapped");
         let (socket, theirs) = softgpu::seqpacket::pair().expect("sockets");
-        let worker = thread::spawn(move || {
-            let kfd = open(&Gpu::Soft(profile)).expect("a software GPU");
-            run(theirs, Arc::new(KfdExecutor::new(kfd, config))).map_err(|error| error.to_string())
-        });
+        let worker = start(theirs);
         let (socket, said) = (Arc::new(socket), Arc::<(Mutex<Said>, Condvar)>::default());
         let reader = {
             let (socket, said) = (Arc::clone(&socket), Arc::clone(&said));
@@ -329,7 +360,7 @@ impl Guest {
     pub fn hello(&self, ranges: &[Range]) -> Result<HelloAnswer, Errno> {
         let request = Request::Hello { versions: (1, 1), features: 0, page_size: 4096, ranges };
         let bytes = self.call(&request)?;
-        let Ok(Answer::Hello(answer)) = Answer::decode(Command::Hello, &bytes) else {
+        let Ok(Answer::Hello(answer)) = Answer::decode(WireCommand::Hello, &bytes) else {
             panic!("no answer to HELLO: {bytes:?}")
         };
         Ok(answer)
@@ -343,7 +374,13 @@ impl Guest {
 
     fn join(&mut self) {
         if let Some(worker) = self.worker.take() {
-            worker.join().expect("no panic").expect("the end was said");
+            match worker {
+                Worker::Thread(thread) => thread.join().expect("no panic").expect("the end was said"),
+                Worker::Process(mut child) => {
+                    let status = child.wait().expect("waited for");
+                    assert!(status.success(), "the worker ends with {status}");
+                }
+            }
         }
         if let Some(reader) = self.reader.take() {
             reader.join().expect("no panic");
@@ -353,8 +390,11 @@ impl Guest {
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        if self.worker.is_some() && !thread::panicking() {
+        if !thread::panicking() && self.worker.is_some() {
             self.end();
+        } else if let Some(Worker::Process(child)) = &mut self.worker {
+            // It may be that it ended by itself.
+            drop((child.kill(), child.wait()));
         }
     }
 }

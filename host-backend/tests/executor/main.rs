@@ -3,6 +3,7 @@
 mod calls;
 mod guest;
 mod hostile;
+mod jailed;
 mod life;
 mod program;
 mod queues;

@@ -61,8 +61,16 @@ impl Program {
         Program::with(profile, Config::default())
     }
 
+    /// One whose worker is locked in.
+    pub fn of_a_process(profile: Profile) -> Program {
+        Program::of(Guest::of_a_process(profile))
+    }
+
     pub fn with(profile: Profile, config: Config) -> Program {
-        let guest = Guest::with(profile, config);
+        Program::of(Guest::with(profile, config))
+    }
+
+    fn of(guest: Guest) -> Program {
         let offered = fresh_range();
         let answer = guest.hello(&[offered]).expect("a range");
         assert_eq!(answer.addresses, offered);

@@ -87,20 +87,23 @@ impl Sdma {
 
 #[test]
 fn an_sdma_queue_copies_what_the_guest_has() {
-    let program = Program::running(Profile::Mi210);
+    copies(&Program::running(Profile::Mi210));
+}
+
+pub fn copies(program: &Program) {
     let (from, to) = (program.buffer(PAGE), program.buffer(PAGE));
-    let mut queue = Sdma::new(&program);
+    let mut queue = Sdma::new(program);
     for round in 0..300_u32 {
         program.guest.write(&from.blob, 0, &round.to_le_bytes());
         program.guest.write(&from.blob, 4092, &(!round).to_le_bytes());
-        queue.copy(&program, from.address, to.address, PAGE as u32);
-        queue.ring(&program);
-        queue.wait(&program);
+        queue.copy(program, from.address, to.address, PAGE as u32);
+        queue.ring(program);
+        queue.wait(program);
         assert_eq!(program.guest.load(&to.blob, 0), round);
         assert_eq!(program.guest.load(&to.blob, 4092), !round);
     }
-    assert_eq!(queue.destroy(&program), Ok(0));
-    assert_eq!(queue.destroy(&program), Err(Errno::EINVAL), "gone");
+    assert_eq!(queue.destroy(program), Ok(0));
+    assert_eq!(queue.destroy(program), Err(Errno::EINVAL), "gone");
 }
 
 #[test]

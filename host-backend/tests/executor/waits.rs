@@ -57,16 +57,19 @@ const COMPLETE: Result<(Result<i32, Errno>, WaitResult), Errno> = Ok((Ok(0), Wai
 
 #[test]
 fn a_wait_ends_when_its_event_is_set_and_delays_nobody() {
-    let program = Program::running(Profile::Mi210);
+    waits_end(&Program::running(Profile::Mi210));
+}
+
+pub fn waits_end(program: &Program) {
     let event = program.event();
-    let wait = Wait::start(&program, event, FOREVER);
+    let wait = Wait::start(program, event, FOREVER);
     for _ in 0..20 {
         program.topology();
     }
-    assert!(!wait.is_answered(&program));
-    set(&program, event);
-    assert_eq!(wait.end(&program), COMPLETE);
-    assert_eq!(Wait::start(&program, event, 20).end(&program), Ok((Ok(0), WaitResult::TIMEOUT)));
+    assert!(!wait.is_answered(program));
+    set(program, event);
+    assert_eq!(wait.end(program), COMPLETE);
+    assert_eq!(Wait::start(program, event, 20).end(program), Ok((Ok(0), WaitResult::TIMEOUT)));
 }
 
 #[test]
