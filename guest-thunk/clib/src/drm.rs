@@ -4,6 +4,11 @@
 //! first. Natively a handle is libdrm's own, so each of the names here is handed on to libdrm; where it is missing the
 //! answer is `-ENOSYS`, with a line in the log. The library is loaded at the first use: programs that ask for no handle
 //! do not need it.
+//!
+//! In a virtual machine the GPUs are the host's, of which libdrm knows nothing. Their handles are our own ([`own`]), told from libdrm's
+//! by their values, and never go to libdrm.
+
+mod own;
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_int, c_ulong, c_void};
@@ -21,6 +26,7 @@ use protocol::kfd::Node;
 
 use crate::fork_lock::ForkLock;
 use crate::guard::Uncancelled;
+use crate::library;
 
 /// `amdgpu_device_handle`, as a number: it goes to C and comes back, and is never followed here.
 pub type DeviceHandle = usize;
@@ -106,6 +112,9 @@ fn descriptor(handle: DeviceHandle) -> Option<OwnedFd> {
 /// # Errors
 /// `INVALID_HANDLE` where libdrm made none.
 pub fn device(minor: u32) -> Result<DeviceHandle> {
+    if library::virtio().is_some() {
+        return Ok(own::handle(minor));
+    }
     let path = Paths::default().node(Node::Render(minor));
     let _opening = OPENING.hold();
     let devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -130,6 +139,28 @@ fn symbol(name: &CStr) -> Option<*mut c_void> {
     (!symbol.is_null()).then_some(symbol)
 }
 
+/// Calls libdrm's function of a name.
+macro_rules! of_libdrm {
+    ($name:ident($($arg:ident: $ty:ty),*)) => {{
+        type Function = unsafe extern "C" fn($($ty),*) -> c_int;
+        const NAME: &CStr = match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+            Ok(name) => name,
+            Err(_) => panic!("one NUL, at the end"),
+        };
+        let opening = OPENING.hold();
+        let found = symbol(NAME);
+        drop(opening);
+        let Some(function) = found else {
+            log::error!(concat!(stringify!($name), ": libdrm_amdgpu.so.1 is not there, or too old for this"));
+            return -libc::ENOSYS;
+        };
+        // SAFETY: this is the type of the function of that name in libdrm's headers; the pointer is not NULL.
+        let function = unsafe { std::mem::transmute::<*mut c_void, Function>(function) };
+        // SAFETY: the arguments are those that the caller promises to be right for that function.
+        unsafe { function($($arg),*) }
+    }};
+}
+
 /// Declares a function that calls libdrm's of the same name.
 macro_rules! forward {
     ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $ty:ty),*);)*) => {$(
@@ -139,35 +170,18 @@ macro_rules! forward {
         /// As libdrm's function of this name.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($arg: $ty),*) -> c_int {
-            type Function = unsafe extern "C" fn($($ty),*) -> c_int;
             let _uncancelled = Uncancelled::new();
-            const NAME: &CStr = match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
-                Ok(name) => name,
-                Err(_) => panic!("one NUL, at the end"),
-            };
-            let opening = OPENING.hold();
-            let found = symbol(NAME);
-            drop(opening);
-            let Some(function) = found else {
-                log::error!(concat!(stringify!($name), ": libdrm_amdgpu.so.1 is not there, or too old for this"));
-                return -libc::ENOSYS;
-            };
-            // SAFETY: this is the type of the function of that name in libdrm's headers; the pointer is not NULL.
-            let function = unsafe { std::mem::transmute::<*mut c_void, Function>(function) };
-            // SAFETY: the arguments are those that the caller promises to be right for that function.
-            unsafe { function($($arg),*) }
+            of_libdrm!($name($($arg: $ty),*))
         }
     )*
-        /// These names.
-        pub(crate) const NAMES: &[&str] = &[$(stringify!($name)),*];
+        /// All names of libdrm that are here.
+        pub(crate) const NAMES: &[&str] =
+            &["amdgpu_query_gpu_info", "amdgpu_bo_import", $(stringify!($name)),*];
     };
 }
 
+// Buffers come from libdrm alone: none of them is ever ours.
 forward! {
-    /// `amdgpu_query_gpu_info` of libdrm_amdgpu.
-    fn amdgpu_query_gpu_info(device: *mut c_void, info: *mut c_void);
-    /// `amdgpu_bo_import` of libdrm_amdgpu.
-    fn amdgpu_bo_import(device: *mut c_void, kind: u32, handle: u32, result: *mut c_void);
     /// `amdgpu_bo_export` of libdrm_amdgpu.
     fn amdgpu_bo_export(bo: *mut c_void, kind: u32, handle: *mut u32);
     /// `amdgpu_bo_free` of libdrm_amdgpu.
@@ -178,4 +192,69 @@ forward! {
     fn amdgpu_bo_va_op(bo: *mut c_void, offset: u64, size: u64, address: u64, flags: u64, operation: u32);
     /// `drmCommandWriteRead` of libdrm.
     fn drmCommandWriteRead(fd: c_int, command: c_ulong, data: *mut c_void, size: c_ulong);
+}
+
+/// `amdgpu_query_gpu_info` of libdrm_amdgpu, or of a virtual machine's GPU.
+///
+/// # Safety
+/// As libdrm's function of this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn amdgpu_query_gpu_info(device: *mut c_void, info: *mut c_void) -> c_int {
+    let _uncancelled = Uncancelled::new();
+    match own::minor_of(device.expose_provenance()) {
+        // SAFETY: the caller promises the pointer that libdrm's function takes.
+        Some(minor) => unsafe { own_info(minor, info) },
+        None => of_libdrm!(amdgpu_query_gpu_info(device: *mut c_void, info: *mut c_void)),
+    }
+}
+
+/// `amdgpu_bo_import` of libdrm_amdgpu. A virtual machine's GPU takes no buffers of others.
+///
+/// # Safety
+/// As libdrm's function of this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn amdgpu_bo_import(
+    device: *mut c_void,
+    kind: u32,
+    handle: u32,
+    result: *mut c_void,
+) -> c_int {
+    let _uncancelled = Uncancelled::new();
+    if own::minor_of(device.expose_provenance()).is_some() {
+        log::warn!("amdgpu_bo_import: a virtual machine's GPU takes no buffers of other drivers");
+        return -libc::EOPNOTSUPP;
+    }
+    of_libdrm!(amdgpu_bo_import(device: *mut c_void, kind: u32, handle: u32, result: *mut c_void))
+}
+
+/// `amdgpu_query_gpu_info` of a handle that must be a virtual machine's.
+///
+/// # Safety
+/// `info` is NULL, or a `struct amdgpu_gpu_info` can be written there.
+pub(crate) unsafe fn own_query(device: *mut c_void, info: *mut c_void) -> c_int {
+    let Some(minor) = own::minor_of(device.expose_provenance()) else {
+        log::debug!("vamdgpu_query_gpu_info: no handle of a virtual machine's GPU");
+        return -libc::ENODEV;
+    };
+    // SAFETY: the caller promises so.
+    unsafe { own_info(minor, info) }
+}
+
+/// # Safety
+/// As [`own_query`].
+unsafe fn own_info(minor: u32, info: *mut c_void) -> c_int {
+    if info.is_null() {
+        return -libc::EINVAL;
+    }
+    match own::query_gpu_info(minor) {
+        Ok(found) => {
+            // SAFETY: it is not NULL, and the caller promises the rest; it need not be aligned.
+            unsafe { info.cast::<own::GpuInfo>().write_unaligned(found) };
+            0
+        }
+        Err(errno) => {
+            log::error!("amdgpu_query_gpu_info: the host's driver does not tell: {errno}");
+            -errno.raw()
+        }
+    }
 }

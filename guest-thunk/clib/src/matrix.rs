@@ -34,6 +34,17 @@ const NOT_OVER_VIRTIO: &[(&str, &[&str])] = &[
     ),
     ("a descriptor", &["hsaKmtRegisterGraphicsHandleToNodes", "hsaKmtExportDMABufHandle", "hsaKmtOpenSMI"]),
     ("SVM", &["hsaKmtSVMSetAttr", "hsaKmtSVMGetAttr"]),
+    (
+        "a buffer of libdrm",
+        &[
+            "amdgpu_bo_import",
+            "amdgpu_bo_export",
+            "amdgpu_bo_free",
+            "amdgpu_bo_cpu_map",
+            "amdgpu_bo_va_op",
+            "drmCommandWriteRead",
+        ],
+    ),
 ];
 
 /// The virtio column of a function that works natively.
@@ -64,7 +75,7 @@ pub fn matrix(root: &Path) -> io::Result<String> {
         names.iter().for_each(|name| row(&mut text, name, ["no", "no"], "names"));
     }
     section(&mut text, "handed on to libdrm");
-    drm::NAMES.iter().for_each(|name| row(&mut text, name, ["yes", "no"], "names"));
+    drm::NAMES.iter().for_each(|name| row(&mut text, name, ["yes", &over_virtio(name)], "names"));
     let named = api::PLAIN.len() + api::CONTEXT.len() + api::VIRTIO.len();
     // Writing to a string cannot fail.
     let _ = writeln!(text, "\n{named} names of AMD's headers, {} of libdrm.", drm::NAMES.len());

@@ -8,7 +8,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use hsakmt::engine::event::SharedEvent;
+use protocol::drm::info::InfoDevice;
+use protocol::drm::query;
 use protocol::hsakmt::{EventDescriptor, EventType, MemFlags, Status, SyncVar};
+
+use zerocopy::IntoBytes as _;
 
 use program::{DEADLINE, GPU, PAGE, Program, fill, wait_for, word, wrong};
 
@@ -32,6 +36,11 @@ fn the_topology_has_the_guests_processors_and_the_hosts_gpu() {
     let online = std::thread::available_parallelism().unwrap().get();
     assert!({ cpu.num_cpu_cores } as usize >= online);
     assert_eq!(({ gpu.num_cpu_cores }, { gpu.num_f_compute_cores } > 0), (0, true));
+    // What ROCr wants of libdrm: the rate of the GPU's clock.
+    let minor = program.engine.render_minor(GPU).unwrap();
+    let mut device = InfoDevice::default();
+    program.engine.drm_info(minor, query::DEV_INFO, [0; 4], device.as_mut_bytes()).unwrap();
+    assert!(device.gpu_counter_freq > 0 && device.device_id == { gpu.device_id });
     let memory = program.engine.node_memory_properties(0, 1).unwrap();
     assert_ne!({ memory[0].size_in_bytes }, 1 << 30, "not what the worker puts in its place");
 }

@@ -13,7 +13,7 @@ mod virtio;
 pub(crate) use refused::REFUSED;
 
 /// The entry points that do what `hsakmt.h` says, by area.
-pub(crate) const AREAS: [(&str, &[&str]); 9] = [
+pub(crate) const AREAS: [(&str, &[&str]); 10] = [
     ("open and close", lifetime::NAMES),
     ("topology", topology::NAMES),
     ("memory", memory::NAMES),
@@ -23,4 +23,5 @@ pub(crate) const AREAS: [(&str, &[&str]); 9] = [
     ("debugging", debug::NAMES),
     ("open over virtio", virtio::NAMES),
     ("the same over virtio", virtio::OTHERS),
+    ("libdrm's over virtio", virtio::DRM),
 ];

@@ -85,7 +85,7 @@ macro_rules! refuse_drm {
 }
 
 refuse_drm! {
-    vamdgpu_query_gpu_info vamdgpu_device_initialize vamdgpu_device_deinitialize vamdgpu_device_get_fd
+    vamdgpu_device_initialize vamdgpu_device_deinitialize vamdgpu_device_get_fd
     vdrmCommandWriteRead vamdgpu_bo_cpu_map vamdgpu_bo_free vamdgpu_bo_export vamdgpu_bo_import
     vamdgpu_bo_va_op vamdgpu_bo_query_info vamdgpu_bo_set_metadata
 }

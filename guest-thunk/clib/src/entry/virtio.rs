@@ -1,6 +1,6 @@
 //! `vhsaKmt*`, the names under which AMD's library has the virtio transport: the same functions, over virtio only.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 
 use hsakmt::engine::Opened;
 use hsakmt::engine::event::SharedEvent;
@@ -11,7 +11,7 @@ use protocol::hsakmt::{
 };
 
 use super::{debug, event, lifetime, memory, queue, svm, topology};
-use crate::drm::DeviceHandle;
+use crate::drm::{self, DeviceHandle};
 use crate::ffi::{Array, Out, Shared, Struct};
 use crate::guard::{Uncancelled, entry, guard};
 use crate::library;
@@ -112,3 +112,17 @@ over_virtio! {
     vhsaKmtSVMSetAttr = svm::hsaKmtSVMSetAttr(address: u64, size: u64, count: u32, attributes: Struct<SvmAttribute>);
     vhsaKmtOpenSMI = event::hsaKmtOpenSMI(node: u32, fd: Out<c_int>);
 }
+
+/// `amdgpu_query_gpu_info` of a GPU of a virtual machine's.
+///
+/// # Safety
+/// `info` is NULL, or leads to a `struct amdgpu_gpu_info`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vamdgpu_query_gpu_info(device: *mut c_void, info: *mut c_void) -> c_int {
+    let _uncancelled = Uncancelled::new();
+    // SAFETY: the caller promises so.
+    unsafe { drm::own_query(device, info) }
+}
+
+/// Names of libdrm for a virtual machine's GPUs.
+pub(crate) const DRM: &[&str] = &["vamdgpu_query_gpu_info"];

@@ -7,6 +7,7 @@ use protocol::drm::{DrmIoctl, query};
 use protocol::kfd::FileId;
 use zerocopy::IntoBytes;
 
+use crate::engine::Engine;
 use crate::engine::channel::Channel;
 
 /// The device behind a render node. Kernels that know less of the struct leave the rest 0.
@@ -23,6 +24,24 @@ pub(super) fn device(channel: &Channel, render: FileId) -> Result<InfoDevice, Er
     };
     channel.ioctl_bytes(render, DrmIoctl::AmdgpuInfo.request(), args.as_mut_bytes())?;
     Ok(device)
+}
+
+impl Engine {
+    /// What the `amdgpu` driver tells of the GPU with this render node: AMDGPU_INFO, with a query of
+    /// [`protocol::drm::query`]. The answer is cut or left as it was where the driver tells more or less.
+    ///
+    /// # Errors
+    /// Those of opening the render node and of the ioctl.
+    pub fn drm_info(&self, minor: u32, query: u32, params: [u32; 4], answer: &mut [u8]) -> Result<(), Errno> {
+        let render = self.channel.render_file(minor)?;
+        let mut args = AmdgpuInfo {
+            return_pointer: answer.as_mut_ptr().expose_provenance() as u64,
+            return_size: u32::try_from(answer.len()).map_err(|_| Errno::EINVAL)?,
+            query,
+            params,
+        };
+        self.channel.ioctl_bytes(render, DrmIoctl::AmdgpuInfo.request(), args.as_mut_bytes())
+    }
 }
 
 #[cfg(test)]
@@ -44,6 +63,10 @@ mod tests {
         let device = device(&engine.channel, render).expect("the driver answers");
         assert_eq!((device.device_id, device.ids_flags), (0x740f, 0));
         assert!(device.gpu_counter_freq > 0);
+        let mut again = InfoDevice::default();
+        engine.drm_info(128, query::DEV_INFO, [0; 4], again.as_mut_bytes()).expect("the same answer");
+        assert_eq!(again.as_bytes(), device.as_bytes());
+        assert_eq!(engine.drm_info(129, query::DEV_INFO, [0; 4], &mut []), Err(Errno::ENOENT));
         let kfd = engine.channel.kfd_file();
         assert!(super::device(&engine.channel, kfd).is_err(), "/dev/kfd is no render node");
     }
