@@ -9,8 +9,8 @@ use std::process::{Child, Command, ExitStatus};
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-/// Variables of the environment that workers get too.
-const ENVIRONMENT: [&str; 2] = ["RUST_LOG", "RUST_BACKTRACE"];
+/// Variables of the environment that workers get too. Not RUST_BACKTRACE: to print one, a program opens files.
+const ENVIRONMENT: [&str; 1] = ["RUST_LOG"];
 
 /// What workers run.
 #[derive(Clone, Debug)]

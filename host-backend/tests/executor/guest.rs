@@ -53,11 +53,14 @@ pub struct Guest {
 }
 
 /// What executes the calls.
-enum Worker {
+pub enum Worker {
     /// A thread of this process, so that its configuration can be chosen and its mappings seen.
     Thread(JoinHandle<Result<(), String>>),
     /// The worker's own program, which locks itself in.
     Process(Child),
+    /// Something that the test looks after.
+    #[allow(dead_code, reason = "the tests of the jail have it")]
+    Elsewhere,
 }
 
 /// A blob of the guest.
@@ -109,7 +112,8 @@ impl Guest {
         })
     }
 
-    fn of(start: impl FnOnce(OwnedFd) -> Worker) -> Guest {
+    /// A guest that has said nothing yet, with what it starts at the other end of its socket.
+    pub fn of(start: impl FnOnce(OwnedFd) -> Worker) -> Guest {
         let file = memfd_create("guest", MemfdFlags::CLOEXEC).expect("memfd");
         ftruncate(&file, RAM).expect("truncate");
         let copy = std::fs::File::from(file.as_fd().try_clone_to_owned().expect("dup"));
@@ -380,6 +384,7 @@ impl Guest {
                     let status = child.wait().expect("waited for");
                     assert!(status.success(), "the worker ends with {status}");
                 }
+                Worker::Elsewhere => {}
             }
         }
         if let Some(reader) = self.reader.take() {
@@ -390,11 +395,12 @@ impl Guest {
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        if !thread::panicking() && self.worker.is_some() {
-            self.end();
-        } else if let Some(Worker::Process(child)) = &mut self.worker {
+        match &mut self.worker {
+            None | Some(Worker::Elsewhere) => {}
+            Some(_) if !thread::panicking() => self.end(),
             // It may be that it ended by itself.
-            drop((child.kill(), child.wait()));
+            Some(Worker::Process(child)) => drop((child.kill(), child.wait())),
+            Some(Worker::Thread(_)) => {}
         }
     }
 }

@@ -70,7 +70,8 @@ impl Program {
         Program::of(Guest::with(profile, config))
     }
 
-    fn of(guest: Guest) -> Program {
+    /// A program of a guest that has its call area.
+    pub fn of(guest: Guest) -> Program {
         let offered = fresh_range();
         let answer = guest.hello(&[offered]).expect("a range");
         assert_eq!(answer.addresses, offered);

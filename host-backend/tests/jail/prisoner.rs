@@ -1,16 +1,16 @@
 //! The worker of these tests.
 
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::AsRawFd as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::fs::{FallocateFlags, MemfdFlags, memfd_create};
 use vhost_device_kfd::worker::jail::{self, Policy, Rule, Verdict};
+use vhost_device_kfd::worker::kfd::{self, Config, KfdExecutor};
 use vhost_device_kfd::worker::{Done, Executor, GuestBlob, Released, end_with, run, start};
 
 use super::attempts::ATTEMPTS;
-use super::rig::{CHOICE, Choice, DAEMON, policy};
+use super::rig::{CHOICE, Choice, DAEMON, TRY, gpu, policy};
 
 /// Whether this process is one.
 pub fn is_one() -> bool {
@@ -42,9 +42,9 @@ fn serve() -> Result<(), Box<dyn std::error::Error>> {
     if choice == Choice::Threads {
         std::thread::spawn(|| std::thread::sleep(Duration::from_secs(60)));
     }
-    let memory = memfd_create("memory", MemfdFlags::CLOEXEC)?;
+    let executor = KfdExecutor::new(kfd::open(&gpu())?, Config::default());
     jail::lock(&rules(&choice))?;
-    Ok(run(socket, Arc::new(Tries { memory }))?)
+    Ok(run(socket, Arc::new(Tries(executor)))?)
 }
 
 fn rules(choice: &Choice) -> Policy {
@@ -64,39 +64,47 @@ fn rules(choice: &Choice) -> Policy {
     }
 }
 
-struct Tries {
-    /// As a software GPU has it.
-    memory: OwnedFd,
-}
+/// What the daemon's workers have, and attempts beside it.
+struct Tries(KfdExecutor);
 
 impl Executor for Tries {
     fn attach(&self, blob: GuestBlob) {
-        println!("blob of {} bytes", blob.size);
+        self.0.attach(blob);
     }
 
-    fn detach(&self, _id: u32, released: Released) {
-        released.complete();
+    fn detach(&self, id: u32, released: Released) {
+        self.0.detach(id, released);
     }
 
-    fn submit(&self, _ring: Option<u8>, bytes: &[u8], done: Done) {
-        let command = std::str::from_utf8(bytes).expect("text");
-        if let Some(attempt) = ATTEMPTS.iter().find(|attempt| attempt.name == command) {
-            println!("{command} answers {}", (attempt.make)());
-        } else if let Some(path) = command.strip_prefix("open ") {
-            if let Err(error) = std::fs::File::open(path) {
-                println!("{path}: {error}");
-                return;
-            }
-        } else {
-            assert_eq!(command, "work");
-            work();
-            let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            rustix::fs::fallocate(&self.memory, hole, 0, 4096).expect("a hole");
+    fn submit(&self, ring: Option<u8>, bytes: &[u8], done: Done) {
+        match std::str::from_utf8(bytes).ok().and_then(|text| text.strip_prefix(TRY)) {
+            None => self.0.submit(ring, bytes, done),
+            Some(command) if attempt(command) => done.complete(),
+            Some(_) => done.fail(),
         }
-        done.complete();
     }
 
-    fn end(&self) {}
+    fn end(&self) {
+        self.0.end();
+    }
+}
+
+/// Whether it could be done.
+fn attempt(command: &str) -> bool {
+    if let Some(attempt) = ATTEMPTS.iter().find(|attempt| attempt.name == command) {
+        println!("{command} answers {}", (attempt.make)());
+        return true;
+    }
+    if let Some(path) = command.strip_prefix("open ") {
+        let opened = std::fs::File::open(path);
+        return opened.inspect_err(|error| println!("{path}: {error}")).is_ok();
+    }
+    match command {
+        "sleep" => std::thread::sleep(Duration::from_millis(300)),
+        "work" => work(),
+        other => panic!("unknown command {other}"),
+    }
+    true
 }
 
 /// What executors do, whichever they are.

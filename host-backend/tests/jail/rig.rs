@@ -1,16 +1,18 @@
 //! A worker in its jail, and the test as its device process.
 
 use std::io::Read as _;
-use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Failed;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use softgpu::seqpacket;
-use vhost_device_kfd::gpu::GpuArgs;
-use vhost_device_kfd::link::{FromWorker, Place, ToWorker};
+use protocol::wire::Submission;
+use protocol::wire::area::AREA_BYTES;
+use vhost_device_kfd::gpu::{Gpu, GpuArgs};
 use vhost_device_kfd::worker::jail::Policy;
+
+use crate::guest::{AREA, Guest, PAGE, Worker};
+use crate::program::Program;
+use crate::queues::Sdma;
 
 /// Every wait of a test ends by then.
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -19,9 +21,17 @@ const DEADLINE: Duration = Duration::from_secs(20);
 pub const CHOICE: &str = "KFD_TEST_JAIL";
 pub const DAEMON: &str = "KFD_TEST_DAEMON";
 
-/// The policy of workers with a software GPU.
+/// Before what the worker is to try, in a submission.
+pub const TRY: &str = "try ";
+
+/// The worker's GPU.
+pub fn gpu() -> Gpu {
+    GpuArgs::default().choice()
+}
+
+/// The policy of its workers.
 pub fn policy() -> Policy {
-    Policy::of(&GpuArgs::default().choice())
+    Policy::of(&gpu())
 }
 
 /// How the worker locks itself in.
@@ -62,8 +72,7 @@ impl Choice {
 /// Ends with the test.
 pub struct Rig {
     child: Child,
-    socket: Option<OwnedFd>,
-    next: u64,
+    guest: Option<Guest>,
 }
 
 impl Drop for Rig {
@@ -75,69 +84,47 @@ impl Drop for Rig {
 
 impl Rig {
     pub fn start(choice: &Choice) -> Result<Rig, Failed> {
-        let (socket, theirs) = seqpacket::pair()?;
-        let child = Command::new(std::env::current_exe()?)
+        let mut command = Command::new(std::env::current_exe()?);
+        command
             .env(CHOICE, choice.text())
             .env(DAEMON, std::process::id().to_string())
-            .stdin(theirs)
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()?;
-        Ok(Rig { child, socket: Some(socket), next: 0 })
+            .stderr(Stdio::piped());
+        let mut child = None;
+        let guest = Guest::of(|socket| {
+            child = Some(command.stdin(socket).spawn());
+            Worker::Elsewhere
+        });
+        Ok(Rig { child: child.ok_or("not started")??, guest: Some(guest) })
     }
 
-    fn send(&self, message: &ToWorker<'_>, file: Option<&OwnedFd>) -> Result<(), Failed> {
-        let socket = self.socket.as_ref().ok_or("it was closed")?;
-        Ok(message.send(socket.as_fd(), file.map(|file| file.as_fd()))?)
-    }
-
-    /// The next message; `None` when the worker has ended.
-    fn receive(&self) -> Result<Option<FromWorker>, Failed> {
-        let socket = self.socket.as_ref().ok_or("it was closed")?;
-        let mut polled = [PollFd::new(socket, PollFlags::IN)];
-        if poll(&mut polled, Some(&Timespec::try_from(DEADLINE)?))? == 0 {
-            return Err("no answer of the worker".into());
-        }
-        match FromWorker::receive(socket) {
-            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => Ok(None),
-            received => Ok(received?),
-        }
-    }
-
-    /// Submits, and says whether it was done. Also when the worker ends on the way.
-    pub fn submit(&mut self, command: &str) -> Result<bool, Failed> {
-        self.next += 1;
-        let ticket = self.next;
-        self.send(&ToWorker::Submit { ticket, ring: None, bytes: command.as_bytes() }, None)?;
-        loop {
-            match self.receive()? {
-                None => return Ok(false),
-                Some(FromWorker::Ready) => {}
-                Some(FromWorker::Done { ticket: done, ok }) if done == ticket => return Ok(ok),
-                Some(other) => return Err(format!("{other:?}").into()),
-            }
-        }
+    /// Makes the worker try something, and says whether it was done. Not when the worker ends on the way.
+    pub fn attempt(&mut self, command: &str) -> bool {
+        let Some(guest) = &self.guest else { return false };
+        unless_it_ends(|| guest.wait_done(guest.send_bytes(format!("{TRY}{command}").as_bytes())))
+            .unwrap_or(false)
     }
 
     /// Makes the worker do everything that workers do.
     pub fn work(&mut self) -> Result<(), Failed> {
-        let file = rustix::fs::memfd_create("guest", rustix::fs::MemfdFlags::CLOEXEC)?;
-        self.send(&ToWorker::File { file: 1 }, Some(&file))?;
-        // So many pieces that the message travels in a memfd.
-        let pieces = vec![Place { file: 1, offset: 0, len: 0x1000 }; 20_000];
-        let size = 0x1000 * pieces.len() as u64;
-        self.send(&ToWorker::Attach { attachment: 1, id: 1, size, pieces }, None)?;
-        self.send(&ToWorker::Detach { attachment: 1 }, None)?;
-        self.send(&ToWorker::Forget { file: 1 }, None)?;
-        loop {
-            match self.receive()? {
-                None => return Err("it ended".into()),
-                Some(FromWorker::Ready) => {}
-                Some(FromWorker::Released { attachment: 1 }) => break,
-                Some(other) => return Err(format!("{other:?}").into()),
-            }
+        self.pause()?;
+        let guest = self.guest.take().ok_or("it has ended")?;
+        unless_it_ends(|| work(guest))
+            .ok_or("it ended on the way".into())
+            .map(|guest| self.guest = Some(guest))
+    }
+
+    /// Stops it in the middle of a sleep, as an operator may.
+    fn pause(&mut self) -> Result<(), Failed> {
+        let Some(guest) = &self.guest else { return Ok(()) };
+        let pid = rustix::process::Pid::from_child(&self.child);
+        let sleep = guest.send_bytes(format!("{TRY}sleep").as_bytes());
+        std::thread::sleep(Duration::from_millis(150));
+        for signal in [rustix::process::Signal::STOP, rustix::process::Signal::CONT] {
+            rustix::process::kill_process(pid, signal)?;
+            std::thread::sleep(Duration::from_millis(20));
         }
-        if self.submit("work")? { Ok(()) } else { Err("the work was not done".into()) }
+        unless_it_ends(|| guest.wait_done(sleep)).map(drop).ok_or("it ended while it slept".into())
     }
 
     /// A file of the worker in /proc.
@@ -147,8 +134,10 @@ impl Rig {
 
     /// Ends it: how, and what it printed.
     pub fn end(&mut self) -> Result<(ExitStatus, String), Failed> {
-        // It may have ended already.
-        drop(self.send(&ToWorker::End, None));
+        if let Some(mut guest) = self.guest.take() {
+            // It may have ended already.
+            unless_it_ends(|| guest.end());
+        }
         let start = Instant::now();
         let status = loop {
             if let Some(status) = self.child.try_wait()? {
@@ -168,6 +157,34 @@ impl Rig {
         }
         Ok((status, output))
     }
+}
+
+/// What panics when the worker ends.
+fn unless_it_ends<T>(f: impl FnOnce() -> T) -> Option<T> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).ok()
+}
+
+/// A program in the guest that uses everything there is.
+fn work(guest: Guest) -> Guest {
+    assert!(guest.wait_done(guest.send_bytes(format!("{TRY}work").as_bytes())));
+    // It is told in the log.
+    assert!(!guest.wait_done(guest.send_bytes(b"no submission")));
+    // So many pieces that the message travels in a memfd.
+    let long = guest.attach(999, 20_000 * PAGE, 20_000);
+    guest.detach(&long);
+    guest.wait_released(&long);
+    guest.attach(AREA, AREA_BYTES as u64, 1);
+    assert_eq!(guest.submit(Submission::Setup { resource: AREA }), Some(true));
+    let program = Program::of(guest).run();
+    let (from, to) = (program.buffer(PAGE), program.buffer(PAGE));
+    let mut queue = Sdma::new(&program);
+    program.guest.store(&from.blob, 8, 77);
+    queue.copy(&program, from.address, to.address, 64);
+    queue.ring(&program);
+    queue.wait(&program);
+    assert_eq!(program.guest.load(&to.blob, 8), 77);
+    queue.destroy(&program).expect("destroyed");
+    program.into_guest()
 }
 
 /// The namespaces that a worker printed.

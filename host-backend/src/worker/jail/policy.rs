@@ -27,11 +27,6 @@ pub enum Verdict {
         /// Their value.
         value: u64,
     },
-    /// It is made if this argument is the worker's own process; else it kills.
-    AllowOwnProcess {
-        /// Which argument, from 0.
-        argument: u8,
-    },
     /// It fails with this error.
     Fail(c_int),
 }
@@ -87,6 +82,7 @@ const COMMON: &[Rule] = rules! {
     SYS_sched_getaffinity: Verdict::Allow, "how many processors there are";
     SYS_sched_yield: Verdict::Allow, "a short wait for another thread";
     SYS_clock_nanosleep: Verdict::Allow, "pauses of threads that poll";
+    SYS_restart_syscall: Verdict::Allow, "a pause goes on after the worker was stopped";
     SYS_openat: Verdict::Fail(libc::EACCES), "nothing is opened; what asks (how many processors, a panic's backtrace) goes on";
     SYS_exit: Verdict::Allow, "end of a thread";
     SYS_exit_group: Verdict::Allow, "end of the worker";
@@ -98,6 +94,11 @@ const HOLE: u64 =
 /// What the software GPU needs.
 const SOFT: &[Rule] = rules! {
     SYS_fallocate: Verdict::AllowIf { argument: 1, mask: u64::MAX, value: HOLE }, "pages of buffers that are freed";
+};
+
+/// What is needed on some machines only: here nothing may show it.
+const ELSEWHERE: &[Rule] = rules! {
+    SYS_clock_gettime: Verdict::Allow, "the time, on machines whose clock cannot be read without the kernel";
 };
 
 /// What builds with assertions need, which nobody ships.
@@ -120,7 +121,7 @@ impl Policy {
     /// The rules for a worker with this GPU.
     #[must_use]
     pub fn of(gpu: &Gpu) -> Policy {
-        let mut rules = COMMON.to_vec();
+        let mut rules = [COMMON, ELSEWHERE].concat();
         match gpu {
             Gpu::Soft(_) => rules.extend(SOFT),
             Gpu::Kfd(_) => {}
@@ -130,6 +131,11 @@ impl Policy {
         }
         rules.sort_by_key(|rule| rule.name);
         Policy(rules)
+    }
+
+    /// Names of calls that machines like this one may never see.
+    pub fn elsewhere() -> impl Iterator<Item = &'static str> {
+        ELSEWHERE.iter().map(|rule| rule.name)
     }
 
     /// All rules, by name.
@@ -153,9 +159,6 @@ impl Policy {
             let conditions = match rule.verdict {
                 Verdict::Allow => Vec::new(),
                 Verdict::AllowIf { argument, mask, value } => vec![only(argument, mask, value)?],
-                Verdict::AllowOwnProcess { argument } => {
-                    vec![only(argument, u64::from(u32::MAX), u64::from(std::process::id()))?]
-                }
                 Verdict::Fail(errno) => {
                     failing.entry(errno).or_default().insert(rule.number, Vec::new());
                     Vec::new()
