@@ -162,6 +162,11 @@ impl Guest {
         }
     }
 
+    /// The worker has not ended.
+    pub fn assert_going_on(&self) {
+        assert!(!self.said().ended, "the worker has ended");
+    }
+
     fn number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
@@ -335,6 +340,7 @@ impl Guest {
         let deadline = Instant::now() + DEADLINE;
         while self.header(number, slot::STATE) != state::DONE {
             assert!(Instant::now() < deadline, "slot {number} is not answered");
+            self.assert_going_on();
             thread::sleep(Duration::from_micros(50));
         }
         let len = self.header(number, slot::ANSWER_LEN) as usize;

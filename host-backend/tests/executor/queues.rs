@@ -71,6 +71,7 @@ impl Sdma {
                 self.read(program),
                 self.written
             );
+            program.guest.assert_going_on();
             std::thread::sleep(Duration::from_micros(100));
         }
     }

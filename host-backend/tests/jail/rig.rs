@@ -109,9 +109,8 @@ impl Rig {
     pub fn work(&mut self) -> Result<(), Failed> {
         self.pause()?;
         let guest = self.guest.take().ok_or("it has ended")?;
-        unless_it_ends(|| work(guest))
-            .ok_or("it ended on the way".into())
-            .map(|guest| self.guest = Some(guest))
+        self.guest = Some(unless_it_ends(|| work(guest))?);
+        Ok(())
     }
 
     /// Stops it in the middle of a sleep, as an operator may.
@@ -124,7 +123,8 @@ impl Rig {
             rustix::process::kill_process(pid, signal)?;
             std::thread::sleep(Duration::from_millis(20));
         }
-        unless_it_ends(|| guest.wait_done(sleep)).map(drop).ok_or("it ended while it slept".into())
+        unless_it_ends(|| guest.wait_done(sleep))?;
+        Ok(())
     }
 
     /// A file of the worker in /proc.
@@ -136,7 +136,7 @@ impl Rig {
     pub fn end(&mut self) -> Result<(ExitStatus, String), Failed> {
         if let Some(mut guest) = self.guest.take() {
             // It may have ended already.
-            unless_it_ends(|| guest.end());
+            drop(unless_it_ends(|| guest.end()));
         }
         let start = Instant::now();
         let status = loop {
@@ -159,9 +159,16 @@ impl Rig {
     }
 }
 
-/// What panics when the worker ends.
-fn unless_it_ends<T>(f: impl FnOnce() -> T) -> Option<T> {
-    std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).ok()
+/// What panics when the worker ends, or says what it should not.
+fn unless_it_ends<T>(f: impl FnOnce() -> T) -> Result<T, String> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).map_err(|panic| {
+        match panic.downcast::<String>() {
+            Ok(message) => *message,
+            Err(panic) => panic
+                .downcast::<&str>()
+                .map_or_else(|_| "a panic".to_owned(), |message| (*message).to_owned()),
+        }
+    })
 }
 
 /// A program in the guest that uses everything there is.
@@ -184,7 +191,7 @@ fn work(guest: Guest) -> Guest {
     queue.wait(&program);
     assert_eq!(program.guest.load(&to.blob, 8), 77);
     queue.destroy(&program).expect("destroyed");
-    program.into_guest()
+    program.guest
 }
 
 /// The namespaces that a worker printed.
