@@ -40,7 +40,7 @@ fn the_topology_has_the_guests_processors_and_the_hosts_gpu() {
     let minor = program.engine.render_minor(GPU).unwrap();
     let mut device = InfoDevice::default();
     program.engine.drm_info(minor, query::DEV_INFO, [0; 4], device.as_mut_bytes()).unwrap();
-    assert!(device.gpu_counter_freq > 0 && device.device_id == u32::from({ gpu.device_id }));
+    assert!(device.gpu_counter_freq > 0 && device.device_id == u32::from(gpu.device_id));
     let memory = program.engine.node_memory_properties(0, 1).unwrap();
     assert_ne!({ memory[0].size_in_bytes }, 1 << 30, "not what the worker puts in its place");
 }
