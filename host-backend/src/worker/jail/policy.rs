@@ -12,6 +12,7 @@ use seccompiler::{
 };
 
 use crate::gpu::Gpu;
+use crate::worker::kfd::kernel_calls;
 
 /// What happens to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +108,17 @@ const ASSERTIONS: &[Rule] = rules! {
         "whether a descriptor is open that is closed";
 };
 
+/// What the kernel's KFD needs: the calls that guests can make, each by the letter and number of its request. Shared virtual
+/// memory is not among them: with it a guest could have the GPU reach all memory of the worker.
+fn kernel_rules() -> impl Iterator<Item = Rule> {
+    kernel_calls().map(|(why, number)| Rule {
+        name: "SYS_ioctl",
+        number: libc::SYS_ioctl,
+        verdict: Verdict::AllowIf { argument: 1, mask: 0xffff, value: number.into() },
+        why,
+    })
+}
+
 /// A set of rules.
 #[derive(Clone, Debug)]
 pub struct Policy(Vec<Rule>);
@@ -124,7 +136,7 @@ impl Policy {
         let mut rules = [COMMON, ELSEWHERE].concat();
         match gpu {
             Gpu::Soft(_) => rules.extend(SOFT),
-            Gpu::Kfd(_) => {}
+            Gpu::Kfd(_) => rules.extend(kernel_rules()),
         }
         if cfg!(debug_assertions) {
             rules.extend(ASSERTIONS);

@@ -13,6 +13,7 @@ mod area;
 mod blob;
 mod config;
 mod ioctl;
+mod kernel;
 mod mapping;
 mod open;
 mod policy;
@@ -37,6 +38,7 @@ use blob::Blobs;
 pub use config::Config;
 use mapping::Mappings;
 pub use open::{OpenError, open};
+pub(super) use policy::kernel_calls;
 use server::Server;
 use session::Session;
 

@@ -1,10 +1,14 @@
 //! Opens the KFD of a worker.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use protocol::kfd::Kfd;
+use hsakmt::native::{Native, Paths};
+use protocol::Errno;
+use protocol::kfd::{Caller, Kfd, ProcessId};
 use softgpu::{BackingFiles, Kernel, SoftGpu};
 
+use super::kernel::KernelKfd;
 use crate::gpu::Gpu;
 
 /// Why there is no KFD.
@@ -16,9 +20,14 @@ pub enum OpenError {
     /// It cannot be made.
     #[error("no software GPU: {0}")]
     Soft(#[from] softgpu::NewError),
-    /// Not there yet.
-    #[error("this build executes calls on software GPUs only, not on {0}")]
-    Native(String),
+    /// The kernel's cannot be opened.
+    #[error("cannot open {}: {errno}", path.display())]
+    Kernel {
+        /// The device file that was named; a render node may be what fails.
+        path: PathBuf,
+        /// The kernel's error.
+        errno: Errno,
+    },
 }
 
 /// Opens it. Needs files and memory that a locked-in process may not get.
@@ -32,6 +41,12 @@ pub fn open(gpu: &Gpu) -> Result<Arc<dyn Kfd>, OpenError> {
             let backing = BackingFiles::anonymous(&machine.render_minors())?;
             Ok(Arc::new(SoftGpu::new(softgpu::Config { machine, backing })?))
         }
-        Gpu::Kfd(path) => Err(OpenError::Native(path.display().to_string())),
+        Gpu::Kfd(path) => {
+            let pid = std::process::id();
+            let caller = Caller { id: ProcessId(pid.into()), pid, privileged: false, mem: None };
+            let native = Native::new(Paths { kfd: path.clone(), ..Paths::default() });
+            let opened = KernelKfd::open(&native, caller);
+            Ok(Arc::new(opened.map_err(|errno| OpenError::Kernel { path: path.clone(), errno })?))
+        }
     }
 }

@@ -61,58 +61,12 @@ impl Policy {
     }
 
     fn kfd(&self, ioctl: Ioctl, args: &[u8]) -> Result<(), Refused> {
+        offered(ioctl, self.debug).map_err(|why| (Errno::EOPNOTSUPP, why))?;
         match ioctl {
-            Ioctl::GetVersion
-            | Ioctl::CreateQueue
-            | Ioctl::DestroyQueue
-            | Ioctl::SetMemoryPolicy
-            | Ioctl::GetClockCounters
-            | Ioctl::GetProcessApertures
-            | Ioctl::UpdateQueue
-            | Ioctl::CreateEvent
-            | Ioctl::DestroyEvent
-            | Ioctl::SetEvent
-            | Ioctl::ResetEvent
-            | Ioctl::WaitEvents
-            | Ioctl::DbgRegisterDeprecated
-            | Ioctl::DbgUnregisterDeprecated
-            | Ioctl::DbgAddressWatchDeprecated
-            | Ioctl::DbgWaveControlDeprecated
-            | Ioctl::SetScratchBackingVa
-            | Ioctl::GetTileConfig
-            | Ioctl::SetTrapHandler
-            | Ioctl::GetProcessAperturesNew
-            | Ioctl::AcquireVm
-            | Ioctl::FreeMemoryOfGpu
-            | Ioctl::MapMemoryToGpu
-            | Ioctl::UnmapMemoryFromGpu
-            | Ioctl::SetCuMask
-            | Ioctl::AvailableMemory => Ok(()),
             Ioctl::AllocMemoryOfGpu => alloc(args),
             Ioctl::GetQueueWaveState => self.wave_state(args),
             Ioctl::SetXnackMode => xnack(args),
-            Ioctl::RuntimeEnable if self.debug => Ok(()),
-            Ioctl::RuntimeEnable => Err((Errno::EOPNOTSUPP, "debugging is off (--debug)")),
-            Ioctl::Svm => Err((Errno::EOPNOTSUPP, "a guest has no shared virtual memory")),
-            Ioctl::DbgTrap => Err((Errno::EOPNOTSUPP, "debuggers of a guest are not supported")),
-            Ioctl::GetDmabufInfo
-            | Ioctl::ImportDmabuf
-            | Ioctl::ExportDmabuf
-            | Ioctl::SmiEvents
-            | Ioctl::IpcImportHandle
-            | Ioctl::IpcExportHandle => {
-                Err((Errno::EOPNOTSUPP, "descriptors and handles of the host are not passed to guests"))
-            }
-            Ioctl::AllocQueueGws => Err((Errno::EOPNOTSUPP, "a guest has no global wave sync")),
-            Ioctl::CreateProcess | Ioctl::RocmCreateProcess => {
-                Err((Errno::EOPNOTSUPP, "a context is one process"))
-            }
-            Ioctl::CriuOp | Ioctl::CrossMemoryCopy | Ioctl::AisOp => {
-                Err((Errno::EOPNOTSUPP, "it reaches beyond the context"))
-            }
-            Ioctl::Profiler | Ioctl::RocmProfiler | Ioctl::RlcSpm | Ioctl::PcSample => {
-                Err((Errno::EOPNOTSUPP, "a guest could lock all others out of the profiler"))
-            }
+            _ => Ok(()),
         }
     }
 
@@ -127,6 +81,71 @@ impl Policy {
             Err((Errno::EINVAL, "an address is not one of the context's"))
         }
     }
+}
+
+/// Whether guests can make a call at all.
+///
+/// # Errors
+/// Why not.
+pub(super) fn offered(ioctl: Ioctl, debug: bool) -> Result<(), &'static str> {
+    match ioctl {
+        Ioctl::GetVersion
+        | Ioctl::CreateQueue
+        | Ioctl::DestroyQueue
+        | Ioctl::SetMemoryPolicy
+        | Ioctl::GetClockCounters
+        | Ioctl::GetProcessApertures
+        | Ioctl::UpdateQueue
+        | Ioctl::CreateEvent
+        | Ioctl::DestroyEvent
+        | Ioctl::SetEvent
+        | Ioctl::ResetEvent
+        | Ioctl::WaitEvents
+        | Ioctl::DbgRegisterDeprecated
+        | Ioctl::DbgUnregisterDeprecated
+        | Ioctl::DbgAddressWatchDeprecated
+        | Ioctl::DbgWaveControlDeprecated
+        | Ioctl::SetScratchBackingVa
+        | Ioctl::GetTileConfig
+        | Ioctl::SetTrapHandler
+        | Ioctl::GetProcessAperturesNew
+        | Ioctl::AcquireVm
+        | Ioctl::AllocMemoryOfGpu
+        | Ioctl::FreeMemoryOfGpu
+        | Ioctl::MapMemoryToGpu
+        | Ioctl::UnmapMemoryFromGpu
+        | Ioctl::SetCuMask
+        | Ioctl::GetQueueWaveState
+        | Ioctl::SetXnackMode
+        | Ioctl::AvailableMemory => Ok(()),
+        Ioctl::RuntimeEnable if debug => Ok(()),
+        Ioctl::RuntimeEnable => Err("debugging is off"),
+        Ioctl::Svm => Err("a guest has no shared virtual memory"),
+        Ioctl::DbgTrap => Err("debuggers of a guest are not supported"),
+        Ioctl::GetDmabufInfo
+        | Ioctl::ImportDmabuf
+        | Ioctl::ExportDmabuf
+        | Ioctl::SmiEvents
+        | Ioctl::IpcImportHandle
+        | Ioctl::IpcExportHandle => Err("descriptors and handles of the host are not passed to guests"),
+        Ioctl::AllocQueueGws => Err("a guest has no global wave sync"),
+        Ioctl::CreateProcess | Ioctl::RocmCreateProcess => Err("a context is one process"),
+        Ioctl::CriuOp | Ioctl::CrossMemoryCopy | Ioctl::AisOp => Err("it reaches beyond the context"),
+        Ioctl::Profiler | Ioctl::RocmProfiler | Ioctl::RlcSpm | Ioctl::PcSample => {
+            Err("a guest could lock all others out of the profiler")
+        }
+    }
+}
+
+/// Render node calls that guests can make: information is what they need; buffers are KFD's.
+const DRM: [DrmIoctl; 4] = [DrmIoctl::Version, DrmIoctl::GetClient, DrmIoctl::GetCap, DrmIoctl::AmdgpuInfo];
+
+/// The calls of a guest that reach a kernel's driver: name, and the letter and number of its request.
+pub(in crate::worker) fn kernel_calls() -> impl Iterator<Item = (&'static str, u16)> {
+    let number = |request: u32| u16::try_from(request & 0xffff).unwrap_or(u16::MAX);
+    let kfd = Ioctl::ALL.iter().filter(|ioctl| offered(**ioctl, false).is_ok());
+    let kfd = kfd.map(move |ioctl| (ioctl.name(), number(ioctl.request())));
+    kfd.chain(DRM.into_iter().map(move |ioctl| (ioctl.decl().name, number(ioctl.request()))))
 }
 
 fn alloc(args: &[u8]) -> Result<(), Refused> {
@@ -149,12 +168,8 @@ fn xnack(args: &[u8]) -> Result<(), Refused> {
     Ok(())
 }
 
-/// Information is what the guest needs; buffers are KFD's.
 fn drm(ioctl: DrmIoctl) -> Result<(), Refused> {
-    match ioctl {
-        DrmIoctl::Version | DrmIoctl::GetClient | DrmIoctl::GetCap | DrmIoctl::AmdgpuInfo => Ok(()),
-        _ => Err((Errno::EOPNOTSUPP, "a guest's buffers are those of KFD")),
-    }
+    if DRM.contains(&ioctl) { Ok(()) } else { Err((Errno::EOPNOTSUPP, "a guest's buffers are those of KFD")) }
 }
 
 fn name(declaration: Declaration) -> &'static str {
