@@ -123,4 +123,16 @@ mod tests {
             assert!(!is_offered(range(wrong.0, wrong.1), &offered), "{wrong:?}");
         }
     }
+
+    /// `ulimit -v` is no matter of addresses: parts of a range can be had under it.
+    #[test]
+    fn a_limit_of_address_space_leaves_ranges_free() {
+        let free = crate::testing::in_a_child(|| {
+            let limit = libc::rlimit { rlim_cur: 8 << 30, rlim_max: 8 << 30 };
+            // SAFETY: the struct lives through the call; the limit is the child's alone.
+            let limited = unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) } == 0;
+            limited && is_free(0x2100 << 32, MOST)
+        });
+        assert!(free);
+    }
 }

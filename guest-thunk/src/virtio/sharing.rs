@@ -223,3 +223,6 @@ fn place(start: u64, len: u64) -> Result<(*mut c_void, usize), Errno> {
     let bytes = usize::try_from(len).map_err(|_| Errno::ENOMEM)?;
     Ok((std::ptr::with_exposed_provenance_mut(at), bytes))
 }
+
+#[cfg(test)]
+mod tests;

@@ -182,3 +182,33 @@ fn a_killed_worker_is_a_lost_device_within_a_second() {
     word(memory).store(5, Ordering::Relaxed);
     wait_for(memory, 5);
 }
+
+/// A forked child has a copy of this memory, and locks in it that nobody gives back.
+#[test]
+fn a_forked_child_is_refused_and_touches_nothing() {
+    let program = Program::new(PROFILE);
+    let event: SharedEvent = program.engine.create_event(&signal(), false, false).unwrap().into();
+    let memory = program.system(PAGE);
+    word(memory).store(3, Ordering::Relaxed);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| program.engine.wait_on_event(&event, 60_000, None));
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        // SAFETY: the child makes calls that take no lock of another thread, and ends.
+        let child = unsafe { libc::fork() };
+        assert!(child >= 0, "fork");
+        if child == 0 {
+            let refused = program.engine.clock_counters(GPU).is_err()
+                && program.engine.set_event(&event).is_err()
+                && program.engine.wait_on_event(&event, 60_000, None).is_err();
+            // SAFETY: ends the child without handlers that the test's program has for its own end.
+            unsafe { libc::_exit(i32::from(!refused)) };
+        }
+        let mut status = 0;
+        // SAFETY: the status can be written.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "{status:#x}");
+        program.engine.set_event(&event).unwrap();
+        waiting.join().unwrap().unwrap();
+    });
+    assert_eq!(word(memory).load(Ordering::Relaxed), 3);
+}

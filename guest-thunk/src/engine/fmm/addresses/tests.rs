@@ -162,3 +162,21 @@ fn what_cannot_be_unmapped_is_unmapped_before_addresses_are_taken_again() {
     assert_eq!(next.start(), start);
     assert!(!super::super::vm::is_readable(start, 1));
 }
+
+// What a virtual machine's host gives: a TiB that is free, of which `ulimit -v` leaves a part.
+#[test]
+fn a_limit_of_address_space_leaves_a_part_of_a_range() {
+    let limits = Limits { base: 0x2200 << 32, limit: (0x2200 << 32) + (1 << 40) - 1, align: PAGE };
+    let whole = Addresses::new(limits, &[], &Options::default()).unwrap();
+    assert_eq!(whole.all(), (limits.base, limits.limit));
+    drop(whole);
+    let found = crate::testing::in_a_child(|| {
+        let limit = libc::rlimit { rlim_cur: 16 << 30, rlim_max: 16 << 30 };
+        // SAFETY: the struct lives through the call; the limit is the child's alone.
+        let limited = unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) } == 0;
+        let part = Addresses::new(limits, &[], &Options::default());
+        let size = part.as_ref().map_or(0, |part| part.all().1 - part.all().0);
+        limited && size >= 1 << 30 && part.is_ok_and(|part| part.take(Want::seen(PAGE)).is_ok())
+    });
+    assert!(found);
+}
