@@ -18,8 +18,9 @@ use hsakmt::virtio::{Node, NodeError, SPIN, Virtio};
 use protocol::Errno;
 use protocol::hsakmt::Status;
 
-/// Name of the driver in sysfs.
-const DRIVER: &str = "virtio_gpu";
+/// How the names of drivers begin that sysfs may give for such a node: `virtio_gpu`, or that of the bus which the device is on
+/// (`virtio-pci`, in Linux 6.12 and 7.3).
+const DRIVERS: &str = "virtio";
 
 /// Longest time to look for an answer: beyond that, sleeping costs nothing in comparison.
 const MOST_SPIN: Duration = Duration::from_millis(10);
@@ -148,7 +149,9 @@ fn render_nodes(dir: &Path) -> Vec<PathBuf> {
     minors.sort_unstable();
     let ours = |minor: &u32| {
         let driver = std::fs::read_link(format!("/sys/class/drm/renderD{minor}/device/driver"));
-        driver.map_or(true, |driver| driver.ends_with(DRIVER))
+        // The driver itself is asked when the node is opened; this only leaves the GPUs of others alone.
+        let name = driver.ok().and_then(|driver| driver.file_name()?.to_str().map(str::to_owned));
+        name.is_none_or(|name| name.starts_with(DRIVERS))
     };
     minors.into_iter().filter(ours).map(|minor| dir.join(format!("renderD{minor}"))).collect()
 }

@@ -211,6 +211,7 @@ fn with_gpu(mut guest: RocmGuest, programs: &[PathBuf], run: &Run) -> Result<Exi
     let start = Instant::now();
     let output = guest.run(run.clone())?;
     let code = show(&output, start);
+    log::info!("vhost-device-kfd said:\n{}", guest.daemon().log()?);
     guest.power_off()?;
     Ok(code)
 }
