@@ -141,7 +141,10 @@ static void doubled(void) {
     void *mem = NULL;
     HsaMemFlags flags = gtt_flags();
     flags.ui32.AQLQueueMemory = 1;
-    check_status("memory.gtt-aql", hsaKmtAllocMemory(0, PAGE, flags, &mem));
+    const HSAKMT_STATUS status = hsaKmtAllocMemory(0, PAGE, flags, &mem);
+    check_status("memory.gtt-aql", status);
+    if (status != HSAKMT_STATUS_SUCCESS)
+        return;
     volatile uint32_t *words = mem;
     words[3] = 0x1234;
     check_hex("memory.gtt-aql.second-half-is-first", words[PAGE / 4 + 3]);

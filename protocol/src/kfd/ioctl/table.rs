@@ -197,13 +197,9 @@ kfd_ioctls! {
     DbgAddressWatchDeprecated: "DBG_ADDRESS_WATCH_DEPRECATED", 0x0f, Write, DbgAddressWatchArgs, Both, 0;
     /// Always `EPERM`; its pointer is never touched.
     DbgWaveControlDeprecated: "DBG_WAVE_CONTROL_DEPRECATED", 0x10, Write, DbgWaveControlArgs, Both, 0;
-    /// Address of the scratch aperture for GPUs whose VMIDs the scheduler does not manage.
-    SetScratchBackingVa: "SET_SCRATCH_BACKING_VA", 0x11, ReadWrite, SetScratchBackingVaArgs, Both, 0 {
-        reach: Reach {
-            addresses: &[optional(address(FieldRef::of::<SetScratchBackingVaArgs>("va_addr")))],
-            ..Reach::NONE
-        },
-    };
+    /// Address of the scratch aperture, in units of 64 KiB, for GPUs whose VMIDs the scheduler does not manage: the value of a
+    /// register (`SH_HIDDEN_PRIVATE_BASE_VMID`), with which a program's kernels reach what the GPU's page tables let them.
+    SetScratchBackingVa: "SET_SCRATCH_BACKING_VA", 0x11, ReadWrite, SetScratchBackingVaArgs, Both, 0;
     /// Tiling registers of a GPU.
     GetTileConfig: "GET_TILE_CONFIG", 0x12, ReadWrite, GetTileConfigArgs, Both, 0 {
         reach: Reach {
