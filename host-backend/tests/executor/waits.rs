@@ -119,6 +119,18 @@ fn no_more_calls_wait_than_were_agreed() {
 }
 
 #[test]
+fn what_has_happened_already_needs_no_thread_that_waits() {
+    let program = Program::with(Profile::Mi210, Config { waits: 0, ..Config::default() }).run();
+    let event = program.event();
+    set(&program, event);
+    assert_eq!(Wait::start(&program, event, FOREVER).end(&program), COMPLETE);
+    assert_eq!(Wait::start(&program, event, 0).end(&program), Ok((Ok(0), WaitResult::TIMEOUT)));
+    assert_eq!(Wait::start(&program, event, 1).end(&program).err(), Some(Errno::EAGAIN));
+    let unknown = Wait::start(&program, 4000, FOREVER).end(&program);
+    assert_eq!(unknown.map(|(result, _)| result), Ok(Err(Errno::EINVAL)));
+}
+
+#[test]
 fn a_guest_that_sleeps_is_woken_and_one_that_spins_is_not() {
     let program = Program::running(Profile::Mi210);
     let guest = &program.guest;

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use protocol::kfd::args::{
     AllocMemoryOfGpuArgs, CreateQueueArgs, DestroyQueueArgs, FreeMemoryOfGpuArgs, GetProcessAperturesArgs,
-    GetProcessAperturesNewArgs, UpdateQueueArgs,
+    GetProcessAperturesNewArgs, UpdateQueueArgs, WaitEventsArgs,
 };
-use protocol::kfd::constants::{AllocFlags, MmapOffset, MmapType};
+use protocol::kfd::constants::{AllocFlags, MmapOffset, MmapType, WaitResult};
 use protocol::kfd::flat::{FlatCall, FlatMem, FlatWrites};
 use protocol::kfd::types::ProcessDeviceApertures;
 use protocol::kfd::{
@@ -20,7 +20,7 @@ use protocol::{Declaration, Errno};
 use zerocopy::IntoBytes as _;
 
 use super::mapping::PAGE;
-use super::policy::{Policy, typed};
+use super::policy::{Policy, put, typed};
 use super::relay::{Queue, Relay};
 use super::space::{AddressRange, Pin, Space};
 
@@ -74,6 +74,28 @@ impl Client {
         }
         let result = result.unwrap_or_else(|errno| -errno.raw());
         Ok(Outcome { result, args, writes: writes.encode() })
+    }
+
+    /// Makes a wait for events that does not sleep; `None` if it would. What has happened already needs no thread that waits,
+    /// and a wait that times out leaves nothing behind.
+    ///
+    /// # Errors
+    /// As [`Client::ioctl`].
+    pub(super) fn try_wait(&self, ioctl: &IoctlCall<'_>) -> Result<Option<Outcome>, Errno> {
+        if Declaration::of(ioctl.request) != Declaration::Kfd(Ioctl::WaitEvents) {
+            return Ok(None);
+        }
+        let asked = typed::<WaitEventsArgs>(ioctl.args);
+        let mut args = ioctl.args.to_vec();
+        put(&mut args, &WaitEventsArgs { timeout: 0, ..asked });
+        let mut outcome = self.ioctl(&IoctlCall { args: &args, ..*ioctl }, &Interrupt::new())?;
+        let after = typed::<WaitEventsArgs>(&outcome.args);
+        let would_sleep = outcome.result == 0 && WaitResult(after.wait_result) == WaitResult::TIMEOUT;
+        if would_sleep && asked.timeout != 0 {
+            return Ok(None);
+        }
+        put(&mut outcome.args, &WaitEventsArgs { timeout: asked.timeout, ..after });
+        Ok(Some(outcome))
     }
 
     /// The inner result is the ioctl's.
@@ -150,9 +172,7 @@ impl Client {
         let value = make(args)?;
         let mut made = typed::<CreateQueueArgs>(args);
         made.doorbell_offset = kernels_offset(&made);
-        for (to, from) in args.iter_mut().zip(made.as_bytes()) {
-            *to = *from;
-        }
+        put(args, &made);
         // A pointer in memory of the host is not the guest's to write, so there is nothing to look at.
         let pin = |address| self.space.pin(AddressRange::new(address, 8)?).ok();
         let (write, read) = (pin(made.write_pointer_address), pin(made.read_pointer_address));
@@ -194,9 +214,7 @@ impl Client {
         let value = make(args)?;
         let mut answer = typed::<GetProcessAperturesArgs>(args);
         answer.process_apertures.iter_mut().for_each(|apertures| self.cut(apertures));
-        for (to, from) in args.iter_mut().zip(answer.as_bytes()) {
-            *to = *from;
-        }
+        put(args, &answer);
         Ok(value)
     }
 

@@ -22,7 +22,7 @@ use protocol::kfd::{Call, Caller, FileId, Ioctl, Kfd, Mapping, Node, Process, Tr
 use protocol::{Declaration, Errno};
 use zerocopy::IntoBytes as _;
 
-use super::policy::typed;
+use super::policy::{put, typed};
 
 /// The longest buffer of a call, in bytes. No call that guests have needs more.
 const LONGEST: u64 = 8 << 20;
@@ -157,12 +157,6 @@ impl KernelProcess {
 /// Rounded up, so that a wait does not end early.
 fn milliseconds(time: Duration) -> u32 {
     u32::try_from(time.as_micros().div_ceil(1000)).unwrap_or(NO_TIMEOUT - 1)
-}
-
-fn put(args: &mut [u8], value: &WaitEventsArgs) {
-    for (to, from) in args.iter_mut().zip(value.as_bytes()) {
-        *to = *from;
-    }
 }
 
 /// Stores a field that the arguments have.

@@ -195,6 +195,13 @@ pub(super) fn typed<A: UapiStruct + Default>(bytes: &[u8]) -> A {
     args
 }
 
+/// The opposite of [`typed`]: bytes that are not there are not written.
+pub(super) fn put<A: UapiStruct>(bytes: &mut [u8], args: &A) {
+    for (to, from) in bytes.iter_mut().zip(args.as_bytes()) {
+        *to = *from;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use protocol::kfd::args::{AllocMemoryOfGpuArgs, CreateQueueArgs, SetXnackModeArgs};

@@ -14,7 +14,7 @@ use protocol::{Declaration, Errno};
 use super::area::Area;
 use super::blob::Blobs;
 use super::config::Config;
-use super::ioctl::Client;
+use super::ioctl::{Client, Outcome};
 use super::mapping::{self, Mappings, PAGE};
 use super::pool::Pool;
 use super::range;
@@ -122,7 +122,12 @@ impl Server {
             Request::Hello { .. } => call.finish(Err(Errno::EPROTO)),
             Request::Ioctl(ioctl) => match lane(&ioctl) {
                 Lane::Here => context.ioctl(call, &ioctl, &Interrupt::new()),
-                lane => self.elsewhere(lane, context, call, message),
+                Lane::Waits => match context.client.try_wait(&ioctl) {
+                    Ok(None) => self.elsewhere(Lane::Waits, context, call, message),
+                    Ok(Some(outcome)) => call.finish(Ok(&outcome.answer())),
+                    Err(errno) => call.finish(Err(errno)),
+                },
+                Lane::Slow => self.elsewhere(Lane::Slow, context, call, message),
             },
             Request::Alias { resource, offset, addresses } => {
                 let done = self.alias(&context, resource, offset, &addresses);
@@ -289,6 +294,12 @@ fn addresses(range: &Range) -> Result<AddressRange, Errno> {
     AddressRange::new(range.base.get(), range.len.get()).ok_or(Errno::EINVAL)
 }
 
+impl Outcome {
+    fn answer(&self) -> Answer<'_> {
+        Answer::Ioctl(IoctlAnswer { result: self.result, args: &self.args, writes: &self.writes })
+    }
+}
+
 impl Context {
     /// Commands that are short and concern the KFD alone.
     fn execute(&self, call: Call, request: &Request<'_>) {
@@ -333,10 +344,7 @@ impl Context {
 
     fn ioctl(&self, call: Call, ioctl: &IoctlCall<'_>, interrupt: &Interrupt) {
         match self.client.ioctl(ioctl, interrupt) {
-            Ok(outcome) => {
-                let (args, writes) = (&outcome.args, &outcome.writes);
-                call.finish(Ok(&Answer::Ioctl(IoctlAnswer { result: outcome.result, args, writes })));
-            }
+            Ok(outcome) => call.finish(Ok(&outcome.answer())),
             Err(errno) => call.finish(Err(errno)),
         }
     }
