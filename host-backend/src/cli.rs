@@ -8,6 +8,7 @@ use clap::{ArgGroup, Parser};
 
 use crate::device::Limits;
 use crate::gpu::GpuArgs;
+use crate::grants::GrantArgs;
 use crate::workers::Bounds;
 
 /// What `--print-capabilities` prints: a backend for a GPU, with no options of its own.
@@ -31,6 +32,10 @@ pub struct Cli {
     /// Which GPU the guest uses.
     #[command(flatten)]
     pub gpu: GpuArgs,
+
+    /// What each context may have.
+    #[command(flatten)]
+    pub grants: GrantArgs,
 
     /// Part of the guest's address space through which it reaches memory of the host. Only "off": the guest gets its own
     /// memory.

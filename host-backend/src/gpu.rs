@@ -2,9 +2,11 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::path::PathBuf;
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use rustix::fs::{Access, access};
 use softgpu::Profile;
 use softgpu::profile::UnknownProfile;
 
@@ -18,7 +20,7 @@ pub struct GpuArgs {
     #[arg(long, value_name = "soft:PROFILE", conflicts_with = "kfd", help = software_gpus())]
     pub gpu: Option<SoftProfile>,
 
-    /// Uses the machine's own GPUs, through this device file. Not possible yet.
+    /// Uses the machine's own GPUs, through this device file. Not tried on one yet.
     #[arg(long, value_name = "PATH", num_args = 0..=1, default_missing_value = KFD)]
     pub kfd: Option<PathBuf>,
 }
@@ -72,22 +74,37 @@ impl Gpu {
         }
     }
 
-    /// Finds out early whether workers will be able to use it.
+    /// Finds out early whether workers will be able to open it.
     ///
     /// # Errors
-    /// When they will not.
+    /// When there is no such device file, or this user may not use it.
     pub fn check(&self) -> Result<(), Unusable> {
-        match self {
-            Gpu::Soft(_) => Ok(()),
-            Gpu::Kfd(path) => Err(Unusable(path.clone())),
+        let Gpu::Kfd(path) = self else { return Ok(()) };
+        let unusable = |why: String| Unusable { path: path.clone(), why };
+        let metadata = std::fs::metadata(path).map_err(|error| unusable(no_file(path, &error)))?;
+        if !metadata.file_type().is_char_device() {
+            return Err(unusable("it is no device file".to_owned()));
         }
+        access(path, Access::READ_OK | Access::WRITE_OK)
+            .map_err(|errno| unusable(format!("{errno}; is this user in the group render?")))
     }
 }
 
-/// The machine's GPUs cannot be used.
+fn no_file(path: &Path, error: &std::io::Error) -> String {
+    if path == Path::new(KFD) && error.kind() == std::io::ErrorKind::NotFound {
+        format!("{error}; is the module amdgpu loaded? --gpu soft:mi210 needs no GPU")
+    } else {
+        error.to_string()
+    }
+}
+
+/// Why the machine's GPUs cannot be used.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("cannot use {}: this version executes calls on software GPUs only (--gpu soft:PROFILE)", .0.display())]
-pub struct Unusable(PathBuf);
+#[error("cannot use {}: {why}", path.display())]
+pub struct Unusable {
+    path: PathBuf,
+    why: String,
+}
 
 /// A value of `--gpu`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -155,9 +172,11 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_said_early() {
-        let error = Gpu::Kfd("/dev/kfd".into()).check().expect_err("refused").to_string();
-        assert!(error.starts_with("cannot use /dev/kfd: this version"), "{error}");
+    fn what_cannot_be_opened_is_said_early() {
+        let why = |path: &str| Gpu::Kfd(path.into()).check().expect_err("refused").to_string();
+        assert!(why("/nonexistent").starts_with("cannot use /nonexistent: No such file"));
+        assert_eq!(why("/etc/passwd"), "cannot use /etc/passwd: it is no device file");
+        assert_eq!(Gpu::Kfd("/dev/null".into()).check(), Ok(()));
         assert_eq!(Gpu::Soft(Profile::Mi300x).check(), Ok(()));
     }
 }

@@ -13,6 +13,7 @@
 pub mod cli;
 pub mod device;
 pub mod gpu;
+pub mod grants;
 pub mod link;
 pub mod metrics;
 pub mod serve;

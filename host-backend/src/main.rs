@@ -59,7 +59,7 @@ fn run_device(
     endpoint: Endpoint,
 ) -> Result<(), Box<dyn std::error::Error>> {
     raise_descriptor_limit();
-    let workers = Workers::new(worker::process::program(gpu), cli.bounds())?;
+    let workers = Workers::new(worker::process::program(gpu, &cli.grants), cli.bounds())?;
     let counters = workers.metrics();
     let device = Arc::new(Device::new(Box::new(workers), cli.limits()));
     let writer = match &cli.metrics_path {

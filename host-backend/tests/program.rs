@@ -96,6 +96,8 @@ fn a_wrong_command_line_is_refused_at_once() {
         &["--socket-path=x", "--gpu=soft:mi210", "--kfd"],
         &["--socket-path=x", "--window=1G"],
         &["--socket-path=x", "--max-contexts=0"],
+        &["--socket-path=x", "--max-memory=lots"],
+        &["--socket-path=x", "--vm-id=mine"],
         &["worker", "--daemon=1", "--gpu=soft:mi999"],
     ] {
         let (status, out, err) = run(program().args(args));
@@ -164,7 +166,8 @@ fn what_it_needs_and_cannot_have_is_said_before_a_vm_waits_for_it() {
     let dir = tempfile::tempdir().expect("a directory");
     let socket = dir.path().join("socket");
     for (args, why) in [
-        (["--kfd"], "cannot use /dev/kfd: this version executes calls on software GPUs only"),
+        (["--kfd=/nonexistent"], "cannot use /nonexistent: No such file"),
+        (["--kfd=/etc/passwd"], "cannot use /etc/passwd: it is no device file"),
         (["--metrics-path=/nonexistent/file"], "cannot write /nonexistent/file: No such file"),
     ] {
         let (status, _, err) = run(program().arg("--socket-path").arg(&socket).args(args));

@@ -8,14 +8,12 @@ pub mod jail;
 pub mod kfd;
 mod link;
 pub mod process;
-mod refuses;
 mod start;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 pub use link::{Done, Released, RunError, run};
-pub use refuses::Refuses;
 pub use start::{StartError, end_with, start};
 
 /// A blob of guest memory as the worker gets it: where its bytes are in which files.

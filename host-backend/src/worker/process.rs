@@ -10,6 +10,7 @@ use super::jail::{self, Policy};
 use super::kfd::{self, Config, KfdExecutor};
 use super::{Executor, end_with, run, start};
 use crate::gpu::{Gpu, GpuArgs};
+use crate::grants::GrantArgs;
 use crate::link::FromWorker;
 use crate::workers::Program;
 
@@ -27,19 +28,23 @@ struct Args {
     #[command(flatten)]
     gpu: GpuArgs,
 
+    #[command(flatten)]
+    grants: GrantArgs,
+
     #[arg(long, default_value = "info")]
     log_level: log::LevelFilter,
 }
 
-/// What starts workers of this process, with this GPU.
+/// What starts workers of this process, with this GPU and these grants.
 #[must_use]
-pub fn program(gpu: &Gpu) -> Program {
+pub fn program(gpu: &Gpu, grants: &GrantArgs) -> Program {
     let mut args = vec![
         SUBCOMMAND.into(),
         format!("--daemon={}", std::process::id()).into(),
         format!("--log-level={}", log::max_level()).into(),
     ];
     args.extend(gpu.to_args());
+    args.extend(grants.to_args());
     Program::own(args)
 }
 
@@ -68,7 +73,7 @@ fn execute(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
     let daemon = Pid::from_raw(args.daemon).ok_or("--daemon is no process")?;
     // SAFETY: this is the first thing that the process does; it has opened nothing.
     let socket = unsafe { start(daemon) }?;
-    let executor = prepare(daemon, &args.gpu.choice()).inspect_err(|error| {
+    let executor = prepare(daemon, &args.gpu.choice(), args.grants.config()).inspect_err(|error| {
         // If the daemon does not hear it, it sees the end.
         drop(FromWorker::failed(error).send(&socket));
     })?;
@@ -76,15 +81,10 @@ fn execute(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// Opens the GPU, and locks the process in.
-fn prepare(daemon: Pid, gpu: &Gpu) -> Result<Arc<dyn Executor>, Box<dyn std::error::Error>> {
+fn prepare(daemon: Pid, gpu: &Gpu, config: Config) -> Result<Arc<dyn Executor>, Box<dyn std::error::Error>> {
     jail::leave()?;
     end_with(daemon)?;
-    let executor = executor(gpu)?;
+    let executor = Arc::new(KfdExecutor::new(kfd::open(gpu)?, config));
     jail::lock(&Policy::of(gpu))?;
     Ok(executor)
-}
-
-/// Opens the GPU.
-fn executor(gpu: &Gpu) -> Result<Arc<dyn Executor>, Box<dyn std::error::Error>> {
-    Ok(Arc::new(KfdExecutor::new(kfd::open(gpu)?, Config::default())))
 }
