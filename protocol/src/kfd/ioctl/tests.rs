@@ -237,8 +237,12 @@ fn the_manner_of_a_call_is_known_by_its_request() {
 /// The uapi names such fields with `addr` or `base`, or calls them pointers; those that are not the GPU's are named here.
 #[test]
 fn every_address_of_the_gpu_is_declared() {
-    // A pointer of the program's, and what every operation of SVM names.
-    let others = [("AMDKFD_IOC_GET_QUEUE_WAVE_STATE", "ctl_stack_address"), ("AMDKFD_IOC_SVM", "start_addr")];
+    // A pointer of the program's, what every operation of SVM names, and the value of a register in units of 64 KiB.
+    let others = [
+        ("AMDKFD_IOC_GET_QUEUE_WAVE_STATE", "ctl_stack_address"),
+        ("AMDKFD_IOC_SVM", "start_addr"),
+        ("AMDKFD_IOC_SET_SCRATCH_BACKING_VA", "va_addr"),
+    ];
     for ioctl in Ioctl::ALL {
         let decl = ioctl.decl();
         let declared = |name: &str| decl.reach.addresses.iter().any(|field| field.addr.name == name);
