@@ -41,7 +41,8 @@ impl Release {
 
     /// Runs a program to its end, with the libhsakmt of a directory of the host, or else with Debian's.
     ///
-    /// The first of `argv` is a name, looked up in `PATH`, or the absolute path of a program of the host.
+    /// The first of `argv` is a name, looked up in `PATH`, or the absolute path of a program of the host. Other absolute
+    /// paths are files of the host that it is given.
     ///
     /// # Errors
     /// If it cannot be started or does not end in two minutes.
@@ -85,13 +86,13 @@ fn in_a_root(root: &Root, shown: Shown<'_>, argv: &[&OsStr], library: Option<&Pa
     if let Shown::Tree(tree) = shown {
         command = command.bind(tree);
     }
-    if let [program, arguments @ ..] = argv {
-        let ours = Path::new(program);
-        command = match ours.is_absolute() {
-            true => command.bind(ours).arg(RootCommand::host(ours)),
-            false => command.arg(program),
+    for argument in argv {
+        // A program of the host, and files that it is given.
+        let path = Path::new(argument);
+        command = match path.is_absolute() && path.exists() {
+            true => command.bind(path).arg(RootCommand::host(path)),
+            false => command.arg(argument),
         };
-        command = command.args(arguments);
     }
     if let Some(dir) = library {
         command = command.bind(dir).env("LD_LIBRARY_PATH", RootCommand::host(dir));

@@ -187,17 +187,31 @@ fn rocminfo_of_debian_13_shows_each_machine_to_root_and_to_nobody() -> Result<()
     Ok(())
 }
 
-/// ROCr clears memory with a kernel, and instructions are not executed yet: clinfo ends there, and says so
+/// ROCr clears memory with a kernel. Where the GPU's instructions are not executed clinfo ends there, and says so
 /// through ROCr's own queue error callback. Nothing completes silently.
 #[test]
 fn clinfo_ends_at_its_first_kernel_with_rocrs_own_message() -> Result<()> {
     for uid in [0, NOBODY] {
-        let finished = debian_13("mi210", "clinfo", uid)?;
+        let finished = debian_13("rx7900xtx", "clinfo", uid)?;
         let output = output(&finished);
         assert!(output.contains("stops: kernel dispatch"), "{output}");
         assert!(output.contains("inactivated due to async error"), "{output}");
         assert!(output.contains("HSA_STATUS_ERROR_INVALID_CODE_OBJECT"), "{output}");
         assert!(!finished.status.success(), "clinfo ended well, without a kernel:\n{output}");
+    }
+    Ok(())
+}
+
+#[test]
+fn clinfo_shows_gpus_whose_kernels_run() -> Result<()> {
+    for (profile, name) in [("mi210", "gfx90a"), ("mi300x", "gfx942")] {
+        for uid in [0, NOBODY] {
+            let finished = debian_13(profile, "clinfo", uid)?;
+            let output = output(&finished);
+            assert!(finished.status.success(), "{profile}: {}\n{output}", finished.status);
+            assert!(output.contains("AMD Accelerated Parallel Processing"), "{profile}:\n{output}");
+            assert!(output.contains(name), "{profile}:\n{output}");
+        }
     }
     Ok(())
 }

@@ -92,8 +92,8 @@ fn waves_that_cannot_go_on_stop_their_queue_only() {
         (&[0xbf92_0002], 0x8000_0000, 1),
         // No instruction.
         (&[0xffff_ffff], 0x4000_0000, 1 << 3),
-        // v_mfma_f32_32x32x1f32 v[0:31], v0, v1, v[0:31]: known, and not executed yet.
-        (&[0xd3c0_0000, 0x0402_0300], 0x4000_0000, 1 << 3),
+        // v_cubeid_f32 v0, v0, v0, v0: known, and not executed.
+        (&[0xd1c4_0000, 0x0402_0100], 0x4000_0000, 1 << 3),
         // s_setreg_imm32_b32 hwreg(HW_REG_MODE, 0, 2), 1: rounding up.
         (&[0xba00_0801, 1], 0x4000_0000, 1 << 3),
     ];

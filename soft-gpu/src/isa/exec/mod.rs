@@ -40,6 +40,7 @@ pub use wave::{Aperture, Lds, Wave};
 
 use super::decode::DecodeError;
 use super::inst::Inst;
+use super::op::{Family, Ty};
 
 /// What an instruction's body works with besides the wave.
 pub struct Env<'a> {
@@ -130,18 +131,28 @@ static BODIES: LazyLock<HashMap<&'static str, Body>> = LazyLock::new(|| {
 /// The body of an instruction, or why there is none.
 pub(super) fn bind(inst: &Inst) -> Result<Body, Trap> {
     let unsupported = |why| Trap::Unsupported { text: inst.to_string(), why };
-    let saturates = inst.mods.clamp
-        && !inst.op.dst.is_float()
-        && inst.op.dst != super::Ty::PkF16
-        && inst.op.dst != super::Ty::PkF32;
-    if saturates && !matches!(inst.family, super::Family::Vopc) {
-        return Err(unsupported("saturation of integers"));
+    if inst.mods.clamp && !has_float(inst) && inst.family != Family::Vopc {
+        let body = vop3::SATURATING.iter().find(|(name, _)| *name == inst.op.name);
+        return body.map(|(_, body)| *body).ok_or_else(|| unsupported("this opcode with saturation"));
     }
     BODIES.get(inst.op.name).copied().ok_or_else(|| unsupported("this opcode has no implementation yet"))
+}
+
+/// Whether the clamp bit means 0 to 1.
+fn has_float(inst: &Inst) -> bool {
+    inst.op.dst.is_float() || matches!(inst.op.dst, Ty::PkF16 | Ty::PkF32)
 }
 
 /// Whether an opcode is executed at all, by its name.
 #[must_use]
 pub fn is_executed(name: &str) -> bool {
     BODIES.contains_key(name)
+}
+
+/// Executes one decoded instruction; the program counter is the caller's business.
+///
+/// # Errors
+/// What stops the wave.
+pub fn execute(wave: &mut Wave, inst: &Inst, env: &mut Env<'_>) -> Result<Flow, Trap> {
+    bind(inst)?(wave, inst, env)
 }

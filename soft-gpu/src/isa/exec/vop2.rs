@@ -127,6 +127,8 @@ pub(super) const VOP2: &[Line] = &[
     line!("v_mac_f32", with accumulate, |a: f32, b: f32, c: f32| mad(a, b, c)),
     line!("v_madmk_f32", with map3, |a: f32, b: f32, c: f32| mad(a, b, c)),
     line!("v_madak_f32", with map3, |a: f32, b: f32, c: f32| mad(a, b, c)),
+    line!("v_fmamk_f32", with map3, |a: f32, b: f32, c: f32| a.mul_add(b, c)),
+    line!("v_fmaak_f32", with map3, |a: f32, b: f32, c: f32| a.mul_add(b, c)),
     line!("v_add_co_u32", with carry, |a, b, _| add(a, b, false)),
     line!("v_sub_co_u32", with carry, |a, b, _| borrow(a, b, false)),
     line!("v_subrev_co_u32", with carry, |a, b, _| borrow(b, a, false)),

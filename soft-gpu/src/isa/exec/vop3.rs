@@ -283,3 +283,18 @@ pub(super) const VOP3: &[Line] = &[
     line!("v_pack_b32_f16", |a: F16, b: F16| -> u32 { u32::from(a.0) | u32::from(b.0) << 16 }),
     line!("v_mul_legacy_f32", |a: f32, b: f32| -> f32 { if a == 0.0 || b == 0.0 { 0.0 } else { a * b } }),
 ];
+
+/// Integer opcodes with the clamp bit, which then saturate.
+#[rustfmt::skip]
+pub(super) const SATURATING: &[Line] = &[
+    line!("v_add_u32", |a: u32, b: u32| -> u32 { a.saturating_add(b) }),
+    line!("v_sub_u32", |a: u32, b: u32| -> u32 { a.saturating_sub(b) }),
+    line!("v_subrev_u32", |a: u32, b: u32| -> u32 { b.saturating_sub(a) }),
+    line!("v_add_i32", |a: i32, b: i32| -> i32 { a.saturating_add(b) }),
+    line!("v_sub_i32", |a: i32, b: i32| -> i32 { a.saturating_sub(b) }),
+    line!("v_add_u16", |a: u16, b: u16| -> u16 { a.saturating_add(b) }),
+    line!("v_sub_u16", |a: u16, b: u16| -> u16 { a.saturating_sub(b) }),
+    line!("v_subrev_u16", |a: u16, b: u16| -> u16 { b.saturating_sub(a) }),
+    line!("v_add_i16", |a: i16, b: i16| -> i16 { a.saturating_add(b) }),
+    line!("v_sub_i16", |a: i16, b: i16| -> i16 { a.saturating_sub(b) }),
+];

@@ -1,6 +1,6 @@
 //! VOP2: vector operations of two sources.
 
-use crate::isa::op::On::{A, Both};
+use crate::isa::op::On::{A, B, Both};
 use crate::isa::op::{Op, Ty, flag};
 
 use super::op;
@@ -30,6 +30,8 @@ pub(crate) const VOP2: &[Op] = &[
     op(0x14, "v_or_b32", Both, Ty::B(1), &[Ty::B(1), Ty::B(1)], 0),
     op(0x15, "v_xor_b32", Both, Ty::B(1), &[Ty::B(1), Ty::B(1)], 0),
     op(0x16, "v_mac_f32", A, Ty::F32, &[Ty::F32, Ty::F32], flag::NO_SDWA | flag::ACC),
+    op(0x17, "v_fmamk_f32", B, Ty::F32, &[Ty::F32, Ty::F32, Ty::F32], flag::MADMK | flag::NO_E64 | flag::NO_SDWA | flag::NO_DPP),
+    op(0x18, "v_fmaak_f32", B, Ty::F32, &[Ty::F32, Ty::F32, Ty::F32], flag::MADAK | flag::NO_E64 | flag::NO_SDWA | flag::NO_DPP),
     op(0x17, "v_madmk_f32", A, Ty::F32, &[Ty::F32, Ty::F32, Ty::F32], flag::MADMK | flag::NO_E64 | flag::NO_SDWA | flag::NO_DPP),
     op(0x18, "v_madak_f32", A, Ty::F32, &[Ty::F32, Ty::F32, Ty::F32], flag::MADAK | flag::NO_E64 | flag::NO_SDWA | flag::NO_DPP),
     op(0x19, "v_add_co_u32", Both, Ty::B(1), &[Ty::B(1), Ty::B(1)], flag::CLAMP | flag::CARRY_OUT),

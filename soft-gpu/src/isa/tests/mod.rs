@@ -2,5 +2,6 @@
 
 mod decoder;
 mod encode;
+mod exec;
 mod generate;
 mod llvm;
