@@ -14,13 +14,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hsakmt::Result;
-use hsakmt::virtio::{Node, NodeError, SPIN, Virtio};
+use hsakmt::virtio::{Node, NodeError, SPIN, Virtio, render_nodes};
 use protocol::Errno;
 use protocol::hsakmt::Status;
-
-/// How the names of drivers begin that sysfs may give for such a node: `virtio_gpu`, or that of the bus which the device is on
-/// (`virtio-pci`, in Linux 6.12 and 7.3).
-const DRIVERS: &str = "virtio";
 
 /// Longest time to look for an answer: beyond that, sleeping costs nothing in comparison.
 const MOST_SPIN: Duration = Duration::from_millis(10);
@@ -141,21 +137,6 @@ fn first(
     Err(why)
 }
 
-/// Render nodes of the driver, by number. Those of which sysfs does not tell the driver are looked at too.
-fn render_nodes(dir: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = dir.read_dir() else { return Vec::new() };
-    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    let mut minors: Vec<u32> = names.filter_map(|name| name.strip_prefix("renderD")?.parse().ok()).collect();
-    minors.sort_unstable();
-    let ours = |minor: &u32| {
-        let driver = std::fs::read_link(format!("/sys/class/drm/renderD{minor}/device/driver"));
-        // The driver itself is asked when the node is opened; this only leaves the GPUs of others alone.
-        let name = driver.ok().and_then(|driver| driver.file_name()?.to_str().map(str::to_owned));
-        name.is_none_or(|name| name.starts_with(DRIVERS))
-    };
-    minors.into_iter().filter(ours).map(|minor| dir.join(format!("renderD{minor}"))).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -192,10 +173,5 @@ mod tests {
         let why = first(nodes(), denied).unwrap_err();
         assert!(why.contains("renderD130"), "{why}");
         assert!(first(Vec::new(), denied).unwrap_err().contains("virtio_gpu"));
-    }
-
-    #[test]
-    fn a_directory_that_is_not_there_has_no_nodes() {
-        assert_eq!(render_nodes(Path::new("/no/such/directory")), Vec::<PathBuf>::new());
     }
 }

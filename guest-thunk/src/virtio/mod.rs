@@ -16,6 +16,7 @@ mod area;
 mod blob;
 mod calls;
 mod device;
+mod find;
 mod guest;
 mod kfd;
 mod link;
@@ -35,6 +36,7 @@ mod vma;
 
 pub use blob::Blob;
 pub use device::{Device, GuestBlob, Submission};
+pub use find::render_nodes;
 pub use kfd::{ConnectError, SPIN, Virtio};
 pub use link::LinkError;
 pub use mem::OwnMemory;
