@@ -127,8 +127,10 @@ static void fail(hsa_queue_t *queue, const char *how)
 	uint32_t packet[16] = { 0 };
 
 	if (!strcmp(how, "dispatch")) {
-		packet[0] = 2;
-		packet[1] = packet[3] = 1;
+		/* One work-item of no kernel. */
+		packet[0] = 2 | 1 << 16;
+		packet[1] = 1 | 1 << 16;
+		packet[2] = packet[3] = packet[4] = packet[5] = 1;
 	} else if (!strcmp(how, "packet")) {
 		packet[0] = 9;
 	} else if (!strcmp(how, "vendor")) {
