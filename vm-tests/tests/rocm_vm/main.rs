@@ -23,20 +23,20 @@ const GPU: &str = "soft:mi210";
 const AS_SEEN_BY_A_GUEST: &str = "mi210-private";
 
 #[test]
-#[ignore = "the parts that it tests are being written"]
 fn rocm_works_in_a_guest_with_linux_6_12() -> Result<()> {
     everything(Kernel::stock()?)
 }
 
+/// The long form: under TCG on two cores a guest takes some minutes.
 #[test]
-#[ignore = "the parts that it tests are being written"]
+#[ignore = "the long form, scripts/test --full"]
 fn rocm_works_in_a_guest_with_linux_7() -> Result<()> {
     everything(Kernel::newest_7()?)
 }
 
 /// Two guests and two daemons, each with its own kernel: they share nothing but the host's processors.
 #[test]
-#[ignore = "the parts that it tests are being written"]
+#[ignore = "the long form, scripts/test --full"]
 fn two_guests_work_at_once() -> Result<()> {
     let guests = [Kernel::stock()?, Kernel::newest_7()?].map(|kernel| RocmGuest::boot(kernel, GPU, |_| ()));
     thread::scope(|scope| {
@@ -51,15 +51,23 @@ fn two_guests_work_at_once() -> Result<()> {
     })
 }
 
+/// The whole C program of the thunk's values, with a table of what differs in a guest.
+#[test]
+#[ignore = "unfinished: guest.deviations has no rows from the program's queues part on"]
+fn libhsakmt_answers_as_natively() -> Result<()> {
+    let mut guest = RocmGuest::boot(Kernel::stock()?, GPU, |_| ())?;
+    thunk::libhsakmt_answers_as_natively(&mut guest)?;
+    guest.power_off()
+}
+
 /// What is asked of a guest, by name.
 type Step = (&'static str, fn(&mut RocmGuest) -> Result<()>);
 
 /// The guest is fit for the next one after each of them.
-const STEPS: [Step; 10] = [
+const STEPS: [Step; 9] = [
     ("rocminfo as native", listings::rocminfo_prints_what_it_prints_natively),
     ("clinfo as native", listings::clinfo_prints_what_it_prints_natively),
     ("every byte of hsa_copy", work::copies_barriers_and_waits_are_right),
-    ("values of libhsakmt", thunk::libhsakmt_answers_as_natively),
     ("200 threads on 200 signals", work::two_hundred_threads_wait_for_two_hundred_signals),
     ("8 processes of 4 threads", work::eight_processes_of_four_threads_get_what_they_wrote),
     ("a program ends in a wait", deaths::a_killed_program_leaves_nothing),
