@@ -1,8 +1,8 @@
 //! The boundary of the whole design: [`Kfd`], what is above it is a caller, what is below a device.
 //!
 //! It has the shape of the kernel interface: open, close, ioctl and mmap on `/dev/kfd` and the
-//! render nodes, plus the topology tree. The software GPU and a socket transport implement it and the
-//! launcher calls it; native KFD, virtio, the thunk's engine and the daemon's worker are to follow.
+//! render nodes, plus the topology tree. The software GPU, the kernel's own KFD, a virtio-gpu device and a socket implement it;
+//! the thunk's engine, the launcher and the daemon's worker call it.
 //!
 //! Everything that crosses is plain data, a file descriptor, or shared memory, so that the trait can
 //! be serialised: a transport carries the argument bytes, the byte ranges that the declaration of the
