@@ -19,6 +19,7 @@
 #include <hsakmt.h>
 
 #include "thunk_status.h"
+#include "thunk_use.h"
 
 #define PAGE 4096u
 #define HUGE (2u << 20)
@@ -34,14 +35,6 @@ static void **live;
 static unsigned live_count;
 
 /* Memory. */
-
-static HsaMemFlags flags_of(bool non_paged, bool host) {
-    HsaMemFlags flags;
-    memset(&flags, 0, sizeof(flags));
-    flags.ui32.NonPaged = non_paged;
-    flags.ui32.HostAccess = host;
-    return flags;
-}
 
 static HsaMemFlags gtt(void) { return flags_of(true, true); }
 static HsaMemFlags vram(void) { return flags_of(true, false); }

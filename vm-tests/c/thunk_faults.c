@@ -5,7 +5,6 @@
  *                         went well. With `once` the first round is all.
  */
 #define _GNU_SOURCE
-#include <dirent.h>
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,13 +15,10 @@
 #include <hsakmt.h>
 
 #include "thunk_status.h"
+#include "thunk_use.h"
 
 #define PAGE 4096u
 #define TIME_LIMIT_S 60
-
-struct held {
-    unsigned long descriptors, mappings;
-};
 
 static int may_fail;
 static HSAuint32 gpu;
@@ -38,28 +34,6 @@ static HSAuint32 gpu;
         }                                                                                           \
         need(status_, #call);                                                                       \
     } while (0)
-
-static struct held measure(void) {
-    struct held held = {0, 0};
-    char line[512];
-    DIR *dir = opendir("/proc/self/fd");
-    while (dir && readdir(dir))
-        held.descriptors++;
-    closedir(dir);
-    FILE *maps = fopen("/proc/self/maps", "r");
-    while (maps && fgets(line, sizeof(line), maps))
-        held.mappings += strchr(line, '\n') != NULL;
-    fclose(maps);
-    return held;
-}
-
-static HsaMemFlags flags_of(int non_paged, int host) {
-    HsaMemFlags flags;
-    memset(&flags, 0, sizeof(flags));
-    flags.ui32.NonPaged = non_paged;
-    flags.ui32.HostAccess = host;
-    return flags;
-}
 
 static void topology(void) {
     HsaSystemProperties system;

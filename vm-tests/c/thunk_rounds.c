@@ -7,7 +7,6 @@
  * the render node. It prints `before` and `after`, each with descriptors, mappings and resident KiB, and exits with 1 if
  * there is more than before; unless something watches it, as valgrind, which needs more and more itself. */
 #define _GNU_SOURCE
-#include <dirent.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -18,6 +17,7 @@
 #include <hsakmt.h>
 
 #include "thunk_status.h"
+#include "thunk_use.h"
 
 #define PAGE 4096u
 #define THREADS 8u
@@ -27,40 +27,10 @@
 #define MAPPINGS_MORE (2 * THREADS)
 #define KIB_MORE 2048
 
-struct held {
-    unsigned long descriptors, mappings, kib;
-};
-
 static HSAuint32 gpu;
-
-static struct held measure(void) {
-    struct held held = {0};
-    char line[512];
-    DIR *dir = opendir("/proc/self/fd");
-    while (dir && readdir(dir))
-        held.descriptors++;
-    closedir(dir);
-    FILE *maps = fopen("/proc/self/maps", "r");
-    while (maps && fgets(line, sizeof(line), maps))
-        held.mappings += strchr(line, '\n') != NULL;
-    fclose(maps);
-    FILE *status = fopen("/proc/self/status", "r");
-    while (status && fgets(line, sizeof(line), status))
-        sscanf(line, "VmRSS: %lu", &held.kib);
-    fclose(status);
-    return held;
-}
 
 static void print(const char *when, struct held held) {
     printf("%s: %lu descriptors, %lu mappings, %lu KiB\n", when, held.descriptors, held.mappings, held.kib);
-}
-
-static HsaMemFlags flags_of(int non_paged, int host) {
-    HsaMemFlags flags;
-    memset(&flags, 0, sizeof(flags));
-    flags.ui32.NonPaged = non_paged;
-    flags.ui32.HostAccess = host;
-    return flags;
 }
 
 static void *allocate(HSAuint32 node, HsaMemFlags flags) {
