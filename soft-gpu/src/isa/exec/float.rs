@@ -33,52 +33,34 @@ impl Float for f64 {
     }
 }
 
-/// The smaller one; a number wins over NaN, and -0 is less than 0.
+/// Whether `a` is before `b`, of which neither is NaN; -0 is less than 0.
 #[inline(always)]
-pub(super) fn min<T: Float>(a: T, b: T) -> T {
+fn is_less<T: Float>(a: T, b: T) -> bool {
+    a < b || (a == b && a.is_negative_zero_or_less())
+}
+
+/// A number wins over NaN; of two numbers the first if it is the one to take.
+#[inline(always)]
+fn choose<T: Float>(a: T, b: T, takes_first: impl FnOnce(T, T) -> bool) -> T {
     match (a.is_nan(), b.is_nan()) {
         (true, true) => a.quiet(),
         (true, false) => b,
         (false, true) => a,
-        _ if a == b => {
-            if a.is_negative_zero_or_less() {
-                a
-            } else {
-                b
-            }
-        }
-        _ => {
-            if a < b {
-                a
-            } else {
-                b
-            }
-        }
+        _ if takes_first(a, b) => a,
+        _ => b,
     }
+}
+
+/// The smaller one; a number wins over NaN, and -0 is less than 0.
+#[inline(always)]
+pub(super) fn min<T: Float>(a: T, b: T) -> T {
+    choose(a, b, is_less)
 }
 
 /// The larger one; see [`min`].
 #[inline(always)]
 pub(super) fn max<T: Float>(a: T, b: T) -> T {
-    match (a.is_nan(), b.is_nan()) {
-        (true, true) => a.quiet(),
-        (true, false) => b,
-        (false, true) => a,
-        _ if a == b => {
-            if a.is_negative_zero_or_less() {
-                b
-            } else {
-                a
-            }
-        }
-        _ => {
-            if a > b {
-                a
-            } else {
-                b
-            }
-        }
-    }
+    choose(a, b, |a, b| !is_less(a, b))
 }
 
 /// The one in the middle; with a NaN, the smallest of the others.
