@@ -7,6 +7,7 @@ use super::lanes::{accumulate, carry, map2, map3, mask_operand, result_32, sourc
 use super::wave::{LANES, Wave};
 use super::{Env, Flow, Line, Trap};
 
+/// A line of the table of VOP2 or VOP3: a body of two or three lanes' values, or a function that carries one over the lanes.
 macro_rules! line {
     ($name:literal, |$a:ident: $ta:ty, $b:ident: $tb:ty| -> $out:ty $body:block) => {{
         fn run(w: &mut Wave, i: &Inst, _: &mut Env<'_>) -> Result<Flow, Trap> {
@@ -20,6 +21,18 @@ macro_rules! line {
         }
         ($name, run)
     }};
+    ($name:literal, |$a:ident: $ta:ty, $b:ident: $tb:ty, $c:ident: $tc:ty| -> $out:ty $body:block) => {{
+        fn run(w: &mut Wave, i: &Inst, _: &mut Env<'_>) -> Result<Flow, Trap> {
+            map3(
+                w,
+                i,
+                #[inline(always)]
+                |$a: $ta, $b: $tb, $c: $tc| -> $out { $body },
+            );
+            Ok(Flow::Next)
+        }
+        ($name, run)
+    }};
     ($name:literal, with $with:ident, $f:expr) => {{
         fn run(w: &mut Wave, i: &Inst, _: &mut Env<'_>) -> Result<Flow, Trap> {
             $with(w, i, $f);
@@ -28,6 +41,8 @@ macro_rules! line {
         ($name, run)
     }};
 }
+
+pub(super) use line;
 
 /// Sign-extends 24 bits.
 #[inline(always)]

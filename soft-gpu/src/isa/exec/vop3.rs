@@ -7,43 +7,9 @@ use super::float::{
     med3, min,
 };
 use super::lanes::{Source, map2, map3, result, result_32, source};
-use super::vop2::{i24, mad, u24};
+use super::vop2::{i24, line, mad, u24};
 use super::wave::{LANES, VCC, Wave};
 use super::{Env, Flow, Line, Trap};
-
-macro_rules! line {
-    ($name:literal, |$a:ident: $ta:ty, $b:ident: $tb:ty| -> $out:ty $body:block) => {{
-        fn run(w: &mut Wave, i: &Inst, _: &mut Env<'_>) -> Result<Flow, Trap> {
-            map2(
-                w,
-                i,
-                #[inline(always)]
-                |$a: $ta, $b: $tb| -> $out { $body },
-            );
-            Ok(Flow::Next)
-        }
-        ($name, run)
-    }};
-    ($name:literal, |$a:ident: $ta:ty, $b:ident: $tb:ty, $c:ident: $tc:ty| -> $out:ty $body:block) => {{
-        fn run(w: &mut Wave, i: &Inst, _: &mut Env<'_>) -> Result<Flow, Trap> {
-            map3(
-                w,
-                i,
-                #[inline(always)]
-                |$a: $ta, $b: $tb, $c: $tc| -> $out { $body },
-            );
-            Ok(Flow::Next)
-        }
-        ($name, run)
-    }};
-    ($name:literal, with $with:ident, $f:expr) => {{
-        fn run(w: &mut Wave, i: &Inst, _: &mut Env<'_>) -> Result<Flow, Trap> {
-            $with(w, i, $f);
-            Ok(Flow::Next)
-        }
-        ($name, run)
-    }};
-}
 
 /// Sources of three operands with a flag for each lane, as the divisions have.
 fn with_flags<T: Source>(w: &Wave, i: &Inst, f: impl Fn(T, T, T, usize) -> T) -> [T::Bits; LANES] {
