@@ -8,6 +8,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -93,10 +94,16 @@ static void event(void) {
     need(hsaKmtWaitOnEvent(first, WAIT_MS), "hsaKmtWaitOnEvent");
 }
 
+/* The library is closed while the answering thread waits. */
+static atomic_bool ending;
+
 __attribute__((noreturn)) static void *answer(void *unused) {
     (void)unused;
     for (;;) {
-        need(hsaKmtWaitOnEvent(first, WAIT_MS), "hsaKmtWaitOnEvent");
+        const HSAKMT_STATUS status = hsaKmtWaitOnEvent(first, WAIT_MS);
+        while (atomic_load(&ending))
+            pause();
+        need(status, "hsaKmtWaitOnEvent");
         need(hsaKmtSetEvent(second), "hsaKmtSetEvent");
     }
 }
@@ -242,7 +249,10 @@ static void name_library(void) {
 }
 
 /* Debian's library leaves a file in /dev/shm otherwise. It answers that it is not open where it is not. */
-static void close_library(void) { hsaKmtCloseKFD(); }
+static void close_library(void) {
+    atomic_store(&ending, true);
+    hsaKmtCloseKFD();
+}
 
 int main(int argc, char **argv) {
     if (argc < 5) {

@@ -6,7 +6,8 @@
 //! - `ioctl` with a request of type `K` (KFD) or `d` (DRM);
 //! - the `stat` family, because the files behind the nodes must look like character devices;
 //! - `mmap` of a file, shared: what a device refuses must fail, and what is not at the same offset of
-//!   the file behind the node needs help;
+//!   the file behind the node needs help. Not where no access is asked for, as thunks do for debuggers at each allocation:
+//!   nothing is reached by it, and what lies elsewhere (KFD's own offsets) is told by its high bits;
 //! - `execve` and `execveat`: the end of an address space as KFD sees it;
 //! - `open` and its kin, where they may truncate the file behind a node, which a device ignores, and everywhere where the
 //!   device refuses every process: the file behind the node would open;
@@ -151,6 +152,8 @@ const fn calls(arch: Arch) -> &'static [(u32, Syscall)] {
 // Offsets in `struct seccomp_data`; the low halves of 64-bit arguments, little endian.
 const DATA_NR: u32 = 0;
 const DATA_ARCH: u32 = 4;
+/// In the high half of `mmap`'s offset: where KFD's offsets have their kind and the GPU's id (`KFD_MMAP_GPU_ID_SHIFT` is 46).
+const KFD_OFFSETS_HIGH: u32 = 0xffff_c000;
 const fn data_arg(index: u32) -> u32 {
     16 + 8 * index
 }
@@ -212,9 +215,13 @@ fn ioctl_body() -> Vec<sock_filter> {
 fn mmap_body() -> Vec<sock_filter> {
     vec![
         load(data_arg(3)),
-        jump(JUMP_SET, 0x20, 2, 0), // MAP_ANONYMOUS
+        jump(JUMP_SET, 0x20, 6, 0), // MAP_ANONYMOUS
         and(0x0f),                  // MAP_TYPE
-        jump(JUMP_EQ, 0x02, 0, 1),  // MAP_PRIVATE: loading libraries stays fast
+        jump(JUMP_EQ, 0x02, 4, 0),  // MAP_PRIVATE: loading libraries stays fast
+        load(data_arg(2)),
+        jump(JUMP_EQ, libc::PROT_NONE.unsigned_abs(), 0, 3),
+        load(data_arg(5) + 4),
+        jump(JUMP_SET, KFD_OFFSETS_HIGH, 1, 0),
         allow(),
         notify(),
     ]
@@ -258,7 +265,7 @@ const fn notify() -> sock_filter {
 mod tests {
     use super::*;
 
-    /// Runs the program as the kernel would; anything outside the six opcodes is a failure.
+    /// Runs the program as the kernel would; anything outside these opcodes is a failure.
     fn verdict(arch: u32, nr: u32, args: [u64; 6]) -> u32 {
         verdict_of(&program(false), arch, nr, args)
     }
@@ -324,6 +331,23 @@ mod tests {
             assert_eq!(verdict(arch, nr, mmap(libc::MAP_SHARED_VALIDATE)), NOTIFY);
             assert_eq!(verdict(arch, nr, mmap(libc::MAP_PRIVATE)), ALLOW);
             assert_eq!(verdict(arch, nr, mmap(libc::MAP_SHARED | libc::MAP_ANONYMOUS)), ALLOW);
+            assert_eq!(verdict(arch, nr, mmap(libc::MAP_PRIVATE | libc::MAP_ANONYMOUS)), ALLOW);
+        }
+    }
+
+    #[test]
+    fn shared_mappings_without_access_are_notified_at_offsets_of_kfd_only() {
+        let at = |prot, offset| {
+            let [address, len, _, flags, file, _] = mmap(libc::MAP_SHARED | libc::MAP_FIXED);
+            verdict(AUDIT_ARCH_X86_64, 9, [address, len, prot, flags, file, offset])
+        };
+        assert_eq!(at(0, 0x2000), ALLOW);
+        assert_eq!(at(0, (1 << 46) - 4096), ALLOW);
+        assert_eq!(at(1, 0x2000), NOTIFY);
+        // Kinds 0 to 3: MMIO, reserved memory, events, doorbells.
+        for kind in 0..4u64 {
+            assert_eq!(at(0, kind << 62 | 0x8001 << 46), NOTIFY);
+            assert_eq!(at(0, kind << 62 | 1 << 46), NOTIFY);
         }
     }
 
