@@ -2,7 +2,9 @@
 
 use std::{
     collections::BTreeSet,
-    env, fs,
+    env,
+    ffi::OsStr,
+    fs,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::Command,
@@ -83,10 +85,22 @@ pub fn thunk_dir() -> Result<PathBuf> {
     if let Some(dir) = &*built {
         return Ok(dir.clone());
     }
-    Ok(built.insert(build_thunk()?).clone())
+    let dir = target_dir().join("dist/lib");
+    build_thunk(&[])?;
+    Ok(built.insert(dir).clone())
 }
 
-fn build_thunk() -> Result<PathBuf> {
+/// The same with a static library for callers whose `HsaNodeProperties` has so many bytes, in a directory of its own.
+///
+/// # Errors
+/// If building fails.
+pub fn thunk_dir_of_layout(layout: u32) -> Result<PathBuf> {
+    let dir = target_dir().join(format!("dist/layout-{layout}"));
+    build_thunk(&["--layout".as_ref(), layout.to_string().as_ref(), "--into".as_ref(), dir.as_os_str()])?;
+    Ok(dir)
+}
+
+fn build_thunk(options: &[&OsStr]) -> Result<()> {
     let program = env::current_exe().map_err(Error::system("find the running program"))?;
     // As above: a test lies one directory deeper.
     let names = program.ancestors().skip(1).filter_map(Path::file_name).filter_map(|name| name.to_str());
@@ -98,9 +112,9 @@ fn build_thunk() -> Result<PathBuf> {
     };
     let script = crate_dir().join("../scripts/build-lib");
     let mut build = Command::new(&script);
-    build.args(["--profile", profile]).env_remove("CARGO_ENCODED_RUSTFLAGS");
+    build.args(["--profile", profile]).args(options).env_remove("CARGO_ENCODED_RUSTFLAGS");
     command::succeed(&mut build, BUILD)?;
-    Ok(target_dir().join("dist/lib"))
+    Ok(())
 }
 
 /// Compiles a C file of `vm-tests/c`, or all C files of a directory there, and returns the program's path.
