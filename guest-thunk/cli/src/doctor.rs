@@ -1,13 +1,14 @@
 //! What a virtual machine has of the way to its host's GPUs, from the device to the topology: the first thing that is missing is
 //! the one to be told.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use hsakmt::native::{Paths, explain};
 use hsakmt::virtio::{Node, NodeError, SPIN, Virtio, render_nodes};
 use protocol::kfd::topology::Topology;
 use protocol::kfd::{Kfd as _, Node as DeviceNode};
+
+use crate::report::Report;
 
 /// Virtio's id of a GPU, as sysfs writes it.
 const VIRTIO_GPU: &str = "0x0010";
@@ -30,43 +31,6 @@ impl Default for Places {
             modules: "/sys/module".into(),
             virtio: "/sys/bus/virtio/devices".into(),
         }
-    }
-}
-
-/// What was found.
-#[derive(Debug, Default)]
-pub struct Report {
-    /// In the order of the examination.
-    pub lines: Vec<Line>,
-    /// Whether programs find a GPU.
-    pub usable: bool,
-}
-
-/// One finding.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Line {
-    /// As it should be.
-    Good(String),
-    /// Missing, and what to do about it.
-    Bad(String),
-}
-
-impl fmt::Display for Line {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Line::Good(text) => write!(f, "ok       {text}"),
-            Line::Bad(text) => write!(f, "missing  {text}"),
-        }
-    }
-}
-
-impl Report {
-    fn good(&mut self, text: impl Into<String>) {
-        self.lines.push(Line::Good(text.into()));
-    }
-
-    fn bad(&mut self, text: impl Into<String>) {
-        self.lines.push(Line::Bad(text.into()));
     }
 }
 
@@ -157,6 +121,7 @@ mod tests {
     use protocol::kfd::topology::Node as TopologyNode;
 
     use super::*;
+    use crate::report::Line;
 
     /// A machine of files.
     fn machine() -> (tempfile::TempDir, Places) {
