@@ -23,6 +23,8 @@ use crate::device::{Device, Ring};
 
 /// Regions of memory at most, as vhost in the kernel has it.
 const MEMORY_SLOTS: u64 = 509;
+/// Bytes of a configuration space at most (`VHOST_USER_CONFIG_SIZE`).
+const CONFIG_SPACE: usize = 0x1000;
 
 /// One connection.
 pub struct Handler {
@@ -255,11 +257,12 @@ impl VhostUserBackendReqHandlerMut for Handler {
     }
 
     fn get_config(&mut self, offset: u32, size: u32, _flags: VhostUserConfigFlags) -> Result<Vec<u8>> {
+        // A guest may read anywhere. Behind the fields there are zeros and no error, which may end a VMM (cloud-hypervisor 53).
+        let len = usize::try_from(size).ok().filter(|len| *len <= CONFIG_SPACE).ok_or(Error::InvalidParam)?;
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
         let config = Device::config();
-        let end = offset.checked_add(size).ok_or(Error::InvalidParam)?;
-        let range = usize::try_from(offset).ok().zip(usize::try_from(end).ok());
-        let bytes = range.and_then(|(start, end)| config.as_bytes().get(start..end));
-        bytes.map(<[u8]>::to_vec).ok_or(Error::InvalidParam)
+        let fields = config.as_bytes().iter().skip(start).copied();
+        Ok(fields.chain(std::iter::repeat(0)).take(len).collect())
     }
 
     fn set_config(&mut self, _offset: u32, _bytes: &[u8], _flags: VhostUserConfigFlags) -> Result<()> {

@@ -92,6 +92,11 @@ impl Setup {
     pub fn start(self) -> Vm {
         Vm::start(self)
     }
+
+    /// Without setting anything up.
+    pub fn connect(self) -> Vm {
+        Vm::connect(self)
+    }
 }
 
 impl Vm {
