@@ -9,7 +9,7 @@
 //! ioctl names, and descriptors. Blocking calls block the calling thread until [`Interrupt`] fires.
 
 use std::fmt;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 
@@ -112,6 +112,26 @@ pub trait Process: Send + Sync {
 
     /// `mmap(2)`: what stands behind `[offset, offset + len)` of the file for this process.
     fn mmap(&self, file: FileId, offset: u64, len: u64) -> Result<Mapping, Errno>;
+
+    /// Gives the memory that [`mmap`](Process::mmap) finds there other pages, until it is freed: a buffer of VRAM or GTT, or
+    /// all doorbells of a GPU. What was in it is kept. Only a device in software can do that.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP`; as `mmap`; `EINVAL` unless it is all of a buffer or of doorbells; `EBUSY` for the second time.
+    fn place(&self, file: FileId, offset: u64, len: u64, memory: Pages<'_>) -> Result<(), Errno> {
+        let _ = (file, offset, len, memory);
+        Err(Errno::EOPNOTSUPP)
+    }
+}
+
+/// Pages that a device is to use ([`Process::place`]).
+pub struct Pages<'a> {
+    /// The file that they are in.
+    pub fd: BorrowedFd<'a>,
+    /// Where they begin in it.
+    pub offset: u64,
+    /// Dropped as soon as the device reaches them no more.
+    pub keep: Box<dyn Send + Sync>,
 }
 
 /// What an ioctl copies between the program and the device. The directions are the device's own,

@@ -13,7 +13,7 @@ pub mod types;
 pub mod user_mem;
 
 pub use device::{
-    Call, Caller, FileId, Interrupt, Kfd, Mapping, Node, PassedFd, Process, ProcessId, Transfer,
+    Call, Caller, FileId, Interrupt, Kfd, Mapping, Node, Pages, PassedFd, Process, ProcessId, Transfer,
 };
 pub use ioctl::{Family, Ioctl};
 pub use request::{request_nr, request_reads, request_size, request_type, request_writes};

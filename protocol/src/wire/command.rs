@@ -89,6 +89,8 @@ ccmds! {
     Cancel = 10, "CANCEL", structs::Cancel => Nothing;
     /// More slots.
     AddSlots = 11, "ADD_SLOTS", structs::AddSlots => Nothing;
+    /// Memory of the window becomes that of a buffer, or of doorbells.
+    Place = 12, "PLACE", structs::Place => Nothing;
 }
 
 /// What is asked, decoded.
@@ -154,6 +156,15 @@ pub enum Request<'a> {
     /// ADD_SLOTS.
     AddSlots {
         /// The blob.
+        resource: u32,
+    },
+    /// PLACE.
+    Place {
+        /// The open file.
+        file: FileId,
+        /// Where `mmap` finds the memory in it.
+        place: Range,
+        /// The blob that takes its place.
         resource: u32,
     },
 }
@@ -279,6 +290,12 @@ impl<'a> Request<'a> {
                 zero("ADD_SLOTS", add.reserved.get().into())?;
                 Ok(Request::AddSlots { resource: add.resource.get() })
             }
+            Command::Place => {
+                let place = whole::<structs::Place>(bytes)?;
+                zero("PLACE", place.reserved.get().into())?;
+                let (file, resource) = (FileId(place.file.get()), place.resource.get());
+                Ok(Request::Place { file, place: place.place, resource })
+            }
         }
     }
 
@@ -297,6 +314,7 @@ impl<'a> Request<'a> {
             Request::Doorbells { .. } => Command::Doorbells,
             Request::Cancel { .. } => Command::Cancel,
             Request::AddSlots { .. } => Command::AddSlots,
+            Request::Place { .. } => Command::Place,
         }
     }
 
@@ -359,6 +377,10 @@ impl<'a> Request<'a> {
             }
             Request::AddSlots { resource } => {
                 out.extend(structs::AddSlots { resource: resource.into(), ..Default::default() }.as_bytes());
+            }
+            Request::Place { file, place, resource } => {
+                let (file, resource) = (file.0.into(), resource.into());
+                out.extend(structs::Place { file, place, resource, ..Default::default() }.as_bytes());
             }
         }
     }
@@ -436,7 +458,6 @@ impl<'a> Answer<'a> {
             Command::Hello => {
                 let answer = whole::<structs::HelloAnswer>(bytes)?;
                 zero("HELLO's answer", answer.reserved.get().into())?;
-                zero("HELLO's answer", answer.reserved2.get())?;
                 Ok(Answer::Hello(*answer))
             }
             Command::Topology => {
@@ -467,7 +488,8 @@ impl<'a> Answer<'a> {
             | Command::Unalias
             | Command::Doorbells
             | Command::Cancel
-            | Command::AddSlots => end(command.name(), bytes).map(|()| Answer::Nothing),
+            | Command::AddSlots
+            | Command::Place => end(command.name(), bytes).map(|()| Answer::Nothing),
         }
     }
 

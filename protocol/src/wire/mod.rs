@@ -17,6 +17,10 @@
 //! What GET_PROCESS_APERTURES says of GPUVM is cut to the range. Memory of the host is not shown: buffers of VRAM and GTT
 //! have no place to be mapped, and VRAM that the CPU reaches cannot be had (`EINVAL`).
 //!
+//! That is different where both sides say [`feature::WINDOW`] in HELLO. Then a PLACE puts memory of the window, a blob of
+//! the host's (`HOST3D`) that both sides map, behind such a buffer or behind doorbells. The guest's stores reach doorbells then
+//! without a relay: DOORBELLS is `EOPNOTSUPP`.
+//!
 //! # Order
 //!
 //! A call begins after every call that was answered before it was submitted. Calls that are under way at one time may be
@@ -49,6 +53,12 @@ pub use submit::Submission;
 pub const VERSION_MIN: u32 = 1;
 /// Highest version of this module that is spoken.
 pub const VERSION_MAX: u32 = 1;
+
+/// Bits of [`Hello::features`](structs::Hello) and [`HelloAnswer::features`](structs::HelloAnswer).
+pub mod feature {
+    /// Memory of the host is shown in the device's window: the guest's driver has it, and the host fills it.
+    pub const WINDOW: u64 = 1 << 0;
+}
 
 /// Longest request or answer, in bytes.
 pub const MESSAGE_MAX: usize = 8 << 20;

@@ -35,7 +35,7 @@ uapi_structs! {
         pub version_min: U32,
         /// Highest version that the guest speaks.
         pub version_max: U32,
-        /// Bits of what the guest can do; none has a meaning yet.
+        /// Bits of what the guest can do ([`feature`](super::feature)); others are ignored.
         pub features: U64,
         /// Bytes of the guest's pages.
         pub page_size: U32,
@@ -52,7 +52,7 @@ uapi_structs! {
         pub version: U32,
         /// Zero.
         pub reserved: U32,
-        /// Bits of what is used; none has a meaning yet.
+        /// Bits of what is used: some of those that the guest named.
         pub features: U64,
         /// The addresses of this context: the part of an offered range that is free on the host too.
         pub addresses: Range,
@@ -62,8 +62,8 @@ uapi_structs! {
         pub alias_limit: U32,
         /// Calls that may wait at one time; more are `EAGAIN`.
         pub wait_limit: U32,
-        /// Zero.
-        pub reserved2: U64,
+        /// With [`feature::WINDOW`](super::feature::WINDOW): the `blob_id` of this context's memory in the window. Else zero.
+        pub window_blob: U64,
     }
 
     /// TOPOLOGY.
@@ -205,6 +205,21 @@ uapi_structs! {
     #[derive(zerocopy::Unaligned)]
     pub struct AddSlots: "kfdvirt_add_slots", 8 {
         /// Resource id of the blob, of [`MORE_BYTES`](super::area::MORE_BYTES).
+        pub resource: U32,
+        /// Zero.
+        pub reserved: U32,
+    }
+
+    /// PLACE, with [`feature::WINDOW`](super::feature::WINDOW): from now on the memory that `mmap` finds there (a buffer of
+    /// VRAM or GTT, the doorbells of a GPU) is that of a blob of the window, which both sides see. What was in it is kept. It
+    /// stays so until that memory is freed.
+    #[derive(zerocopy::Unaligned)]
+    pub struct Place: "kfdvirt_place", 32 {
+        /// Number of the open file.
+        pub file: U64,
+        /// Where the memory is in it: all of a buffer, or all doorbells.
+        pub place: Range,
+        /// Resource id of the blob, which is as long and was placed nowhere yet.
         pub resource: U32,
         /// Zero.
         pub reserved: U32,

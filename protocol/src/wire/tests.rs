@@ -65,6 +65,10 @@ fn golden_bytes() {
         ),
         (Request::Cancel { slot: 258 }, "0201000000000000"),
         (Request::AddSlots { resource: 8 }, "0800000000000000"),
+        (
+            Request::Place { file: FileId(3), place: range(0x5000, 0x2000), resource: 9 },
+            "0300000000000000005000000000000000200000000000000900000000000000",
+        ),
     ];
     for (request, bytes) in table {
         assert_eq!(hex(&encoded(request)), bytes.replace(' ', ""), "{}", request.command().name());
@@ -82,14 +86,16 @@ fn golden_bytes_of_answers_and_submissions() {
         memory_limit: 0x1_0000.into(),
         alias_limit: 2.into(),
         wait_limit: 3.into(),
+        features: feature::WINDOW.into(),
+        window_blob: 4.into(),
         ..Default::default()
     };
     let table: &[(Answer<'_>, &str)] = &[
         (Answer::Nothing, ""),
         (
             Answer::Hello(hello),
-            "010000000000000000000000000000000000000000040000000000000001000000000100000000000200000003000000\
-             0000000000000000",
+            "010000000000000001000000000000000000000000040000000000000001000000000100000000000200000003000000\
+             0400000000000000",
         ),
         (Answer::Topology { total: 300, part: b"ab" }, "2c010000000000006162"),
         (Answer::Open(FileId(1)), "0100000000000000"),
@@ -185,7 +191,7 @@ fn paths_of_a_tree_stay_below_it() {
 
 proptest! {
     #[test]
-    fn decoding_is_total_and_the_inverse_of_encoding(id in 0_u32..13, bytes in vec(any::<u8>(), 0..200)) {
+    fn decoding_is_total_and_the_inverse_of_encoding(id in 0_u32..14, bytes in vec(any::<u8>(), 0..200)) {
         if let Ok(request) = Request::decode(id, &bytes) {
             prop_assert_eq!(encoded(&request), bytes.clone());
             prop_assert_eq!(request.command().id(), id);

@@ -4,6 +4,9 @@
 //! device file needs nothing but the offset. A range is reused only when the last [`HostMem`] of it
 //! is gone, and then it reads as zero: its pages are punched out of the file.
 //!
+//! A range can be given other pages, of a file of somebody else's ([`HostMem::place`]): they are mapped over it, at the same
+//! addresses, until it is freed.
+//!
 //! What this cannot see is a program's own mapping of the file: a mapping kept beyond FREE shows
 //! whatever is allocated there next (the kernel would keep the buffer alive for it).
 
@@ -13,7 +16,9 @@ use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::{FallocateFlags, fallocate};
+use protocol::kfd::Pages;
+use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
+use rustix::io::Errno;
 
 use super::PAGE_SIZE;
 use super::host::{HostMem, Region};
@@ -65,7 +70,8 @@ impl Arena {
             return Err(error);
         }
         let offset = self.0.free().take(rounded, align).ok_or(error)?;
-        let range = Arc::new(Range { arena: Arc::clone(&self.0), offset, len: rounded });
+        let arena = Arc::clone(&self.0);
+        let range = Arc::new(Range { arena, offset, len: rounded, placed: Mutex::default() });
         let (Ok(at), Ok(size)) = (usize::try_from(offset), usize::try_from(rounded)) else {
             return Err(error);
         };
@@ -104,20 +110,105 @@ pub(super) struct Range {
     arena: Arc<Inner>,
     offset: u64,
     len: u64,
+    /// What keeps the pages that were mapped over it.
+    placed: Mutex<Option<Box<dyn Send + Sync>>>,
 }
 
 impl Range {
-    /// File and offset of an address inside this range.
-    pub(super) fn file_range(&self, at: NonNull<u8>) -> (Arc<OwnedFd>, u64) {
+    /// File and offset of an address inside this range. `None` for one that has other pages.
+    pub(super) fn file_range(&self, at: NonNull<u8>) -> Option<(Arc<OwnedFd>, u64)> {
+        if self.placed().is_some() {
+            return None;
+        }
         let offset = at.as_ptr().addr() - self.arena.region.start.as_ptr().addr();
-        (Arc::clone(&self.arena.fd), offset as u64)
+        Some((Arc::clone(&self.arena.fd), offset as u64))
+    }
+
+    /// Whether these are all its bytes.
+    pub(super) fn is_all_of(&self, start: NonNull<u8>, len: usize) -> bool {
+        start.as_ptr().addr() - self.arena.region.start.as_ptr().addr() == self.at() && len == self.size()
+    }
+
+    /// Maps these pages over the range. What is in it is kept, but for what is stored meanwhile.
+    ///
+    /// # Errors
+    /// `BUSY` for the second time; those of `mmap`.
+    pub(super) fn place(&self, pages: Pages<'_>) -> Result<(), Errno> {
+        let mut placed = self.placed();
+        if placed.is_some() {
+            return Err(Errno::BUSY);
+        }
+        let len = self.size();
+        let view = Region::map_part(pages.fd, pages.offset, len)?;
+        self.copy_written(&view)?;
+        // SAFETY: the range is inside the arena's region; those who access it find the same bytes there.
+        unsafe { self.arena.region.map_over(self.at(), len, pages.fd, pages.offset) }?;
+        *placed = Some(pages.keep);
+        drop(placed);
+        if let Err(error) = self.punch() {
+            log::warn!("{len} bytes stay in the backing file in vain: {error}");
+        }
+        Ok(())
+    }
+
+    /// Copies what was ever written.
+    fn copy_written(&self, view: &Region) -> Result<(), Errno> {
+        let end = self.offset + self.len;
+        let mut at = self.offset;
+        while at < end {
+            let start = match seek(&*self.arena.fd, SeekFrom::Data(at)) {
+                Ok(start) if start < end => start,
+                // Nothing more is in it, or in the whole file.
+                Ok(_) | Err(Errno::NXIO) => return Ok(()),
+                Err(error) => return Err(error),
+            };
+            at = seek(&*self.arena.fd, SeekFrom::Hole(start))?.min(end);
+            let (Ok(from), Ok(to)) = (usize::try_from(start - self.offset), usize::try_from(at - start))
+            else {
+                return Err(Errno::INVAL);
+            };
+            self.arena.region.copy_to(self.at() + from, view, from, to)?;
+        }
+        Ok(())
+    }
+
+    fn placed(&self) -> MutexGuard<'_, Option<Box<dyn Send + Sync>>> {
+        self.placed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where it begins in the region. The free list holds what lies in it, whose size is a `usize`.
+    fn at(&self) -> usize {
+        usize::try_from(self.offset).unwrap_or(usize::MAX)
+    }
+
+    fn size(&self) -> usize {
+        usize::try_from(self.len).unwrap_or(usize::MAX)
+    }
+
+    fn punch(&self) -> Result<(), Errno> {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        fallocate(&*self.arena.fd, flags, self.offset, self.len)
+    }
+
+    /// Maps the file's own pages again, and lets go of the others.
+    fn take_back(&mut self) -> Result<(), Errno> {
+        let (at, len) = (self.at(), self.size());
+        let Some(keep) = self.placed.get_mut().unwrap_or_else(PoisonError::into_inner).take() else {
+            return Ok(());
+        };
+        // SAFETY: the range is inside the arena's region, and nobody uses it any more.
+        let mapped = unsafe { self.arena.region.map_over(at, len, &self.arena.fd, self.offset) };
+        if mapped.is_err() {
+            // They are mapped still: whoever owns them must not hear that they are free.
+            std::mem::forget(keep);
+        }
+        mapped
     }
 }
 
 impl Drop for Range {
     fn drop(&mut self) {
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        if let Err(error) = fallocate(&*self.arena.fd, flags, self.offset, self.len) {
+        if let Err(error) = self.take_back().and_then(|()| self.punch()) {
             // Never reused then: stale bytes of one process must not reach another.
             log::error!(
                 "cannot release {} bytes at {:#x} of the backing file: {error}",
@@ -261,6 +352,53 @@ mod tests {
         buffers.clear();
         assert_eq!(arena.free_bytes(), SIZE);
         assert!(arena.alloc(SIZE, 0).is_ok(), "merged into one range again");
+    }
+
+    /// Says that it was dropped.
+    struct Told(Arc<std::sync::atomic::AtomicBool>);
+
+    impl Drop for Told {
+        fn drop(&mut self) {
+            self.0.store(true, std::sync::atomic::Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn placed_pages_have_what_was_there_until_the_range_is_freed() {
+        use std::os::fd::AsFd as _;
+        let arena = arena();
+        let mem = arena.alloc(16384, 0).expect("room");
+        let own = mem.file_range().expect("file").1;
+        mem.write(4096 + 7, b"kept").expect("in range");
+        let other = BackingFiles::anonymous(&[]).expect("memfd").kfd;
+        let gone = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let pages = |offset| Pages { fd: other.as_fd(), offset, keep: Box::new(Told(Arc::clone(&gone))) };
+        mem.place(pages(8192)).expect("placed");
+        assert_eq!(mem.place(pages(0)), Err(Errno::BUSY));
+        gone.store(false, std::sync::atomic::Ordering::SeqCst);
+        assert!(mem.file_range().is_none(), "its pages are not the arena's");
+        let mut bytes = [0; 4];
+        mem.read(4096 + 7, &mut bytes).expect("in range");
+        assert_eq!(&bytes, b"kept");
+        let seen =
+            HostMem::map_descriptor(&Arc::new(other.try_clone().expect("fd")), 8192, 16384).expect("map");
+        seen.read(4096 + 7, &mut bytes).expect("in range");
+        assert_eq!(&bytes, b"kept");
+        seen.write(0, b"host").expect("in range");
+        mem.read(0, &mut bytes).expect("in range");
+        assert_eq!(&bytes, b"host");
+        let part = mem.slice(0, 8).expect("in range");
+        assert!(part.place(pages(0)).is_err(), "not all of it");
+        gone.store(false, std::sync::atomic::Ordering::SeqCst);
+        drop(mem);
+        assert!(!gone.load(std::sync::atomic::Ordering::SeqCst));
+        drop(part);
+        assert!(gone.load(std::sync::atomic::Ordering::SeqCst));
+        let again = arena.alloc(16384, 0).expect("room");
+        assert_eq!(again.file_range().expect("file").1, own);
+        again.write(0, b"mine").expect("in range");
+        seen.read(0, &mut bytes).expect("in range");
+        assert_eq!(&bytes, b"host", "the place is the arena's again");
     }
 
     proptest! {

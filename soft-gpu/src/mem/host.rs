@@ -2,12 +2,12 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use protocol::kfd::{Shared, SharedBacking};
+use protocol::kfd::{Pages, Shared, SharedBacking};
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
 use super::PAGE_SIZE;
@@ -167,12 +167,24 @@ impl HostMem {
         HostSlice { start: self.start, len: self.len, writable: self.writable, _mem: PhantomData }
     }
 
-    /// Where the memory lies in a backing file; `None` unless it is an [`super::Arena`]'s.
+    /// Where the memory lies in a backing file; `None` unless it is an [`super::Arena`]'s own.
     #[must_use]
     pub fn file_range(&self) -> Option<(Arc<OwnedFd>, u64)> {
         match &self.keep {
-            Keep::Arena(range) => Some(range.file_range(self.start)),
+            Keep::Arena(range) => range.file_range(self.start),
             Keep::Region { .. } | Keep::Local => None,
+        }
+    }
+
+    /// Puts these pages in the place of an [`super::Arena`]'s until the memory is freed. What is in it is kept, but for what is
+    /// stored meanwhile.
+    ///
+    /// # Errors
+    /// `INVAL` unless it is all of what was allocated; `BUSY` for the second time; those of `mmap`.
+    pub fn place(&self, pages: Pages<'_>) -> Result<(), rustix::io::Errno> {
+        match &self.keep {
+            Keep::Arena(range) if range.is_all_of(self.start, self.len) => range.place(pages),
+            _ => Err(rustix::io::Errno::INVAL),
         }
     }
 
@@ -420,6 +432,59 @@ impl Region {
         Self::new(start.cast(), len)
     }
 
+    /// A part of a file.
+    pub(super) fn map_part(fd: impl AsFd, offset: u64, len: usize) -> Result<Self, rustix::io::Errno> {
+        let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
+        // SAFETY: no address is asked for, so nothing that exists is replaced.
+        let start = unsafe { mmap(ptr::null_mut(), len, prot, flags, fd, offset) }?;
+        Self::new(start.cast(), len)
+    }
+
+    /// Maps a part of a file over `[at, at + len)`.
+    ///
+    /// # Errors
+    /// `INVAL` outside of the region; those of `mmap`.
+    ///
+    /// # Safety
+    /// Whoever accesses that part expects what is mapped now.
+    pub(super) unsafe fn map_over(
+        &self,
+        at: usize,
+        len: usize,
+        fd: impl AsFd,
+        offset: u64,
+    ) -> Result<(), rustix::io::Errno> {
+        let start = self.part(at, len)?.as_ptr().cast();
+        let flags = MapFlags::SHARED | MapFlags::FIXED | MapFlags::NORESERVE;
+        // SAFETY: the part is this region's own; the caller promises the rest.
+        unsafe { mmap(start, len, ProtFlags::READ | ProtFlags::WRITE, flags, fd, offset) }.map(drop)
+    }
+
+    /// Copies `[at, at + len)` to another region.
+    ///
+    /// # Errors
+    /// `INVAL` outside of one of them.
+    pub(super) fn copy_to(
+        &self,
+        at: usize,
+        to: &Region,
+        to_at: usize,
+        len: usize,
+    ) -> Result<(), rustix::io::Errno> {
+        let (from, to) = (self.part(at, len)?, to.part(to_at, len)?);
+        // SAFETY: both parts are mapped for `len` bytes, as just checked; regions do not overlap.
+        unsafe { copy_bytes(to.as_ptr(), from.as_ptr(), len) };
+        Ok(())
+    }
+
+    fn part(&self, at: usize, len: usize) -> Result<NonNull<u8>, rustix::io::Errno> {
+        if at > self.len || len > self.len - at {
+            return Err(rustix::io::Errno::INVAL);
+        }
+        // SAFETY: within the region, as just checked.
+        Ok(unsafe { self.start.add(at) })
+    }
+
     fn new(start: *mut u8, len: usize) -> Result<Self, rustix::io::Errno> {
         NonNull::new(start)
             .map(|start| Self { start, len, files: Vec::new() })
@@ -438,11 +503,7 @@ impl Region {
         let (Ok(at), Ok(len)) = (usize::try_from(at), usize::try_from(len)) else {
             return Err(rustix::io::Errno::INVAL);
         };
-        if at > self.len || len > self.len - at {
-            return Err(rustix::io::Errno::INVAL);
-        }
-        // SAFETY: within the region, as just checked.
-        let start = unsafe { self.start.add(at) };
+        let start = self.part(at, len)?;
         let prot = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
         let flags = MapFlags::SHARED | MapFlags::FIXED;
         // SAFETY: the range is inside our own region, which nothing else uses yet.

@@ -14,7 +14,9 @@ use std::sync::{Arc, OnceLock};
 use protocol::Errno;
 use protocol::kfd::constants::ExceptionCode;
 use protocol::kfd::types::QueueSnapshotEntry;
-use protocol::kfd::{Call, Caller, FileId, Mapping, Node, Process, Transfer, request_nr, request_size};
+use protocol::kfd::{
+    Call, Caller, FileId, Mapping, Node, Pages, Process, Transfer, request_nr, request_size,
+};
 
 use super::debug::{self, Debug};
 use super::dispatch::{self, Cx};
@@ -231,6 +233,13 @@ impl Process for Client {
                 dispatch::kfd_mmap(process, offset, len)
             }
             OpenFile::Render(file) => file.mmap(offset, len),
+        }
+    }
+
+    fn place(&self, file: FileId, offset: u64, len: u64, pages: Pages<'_>) -> Result<(), Errno> {
+        match self.file(file)? {
+            OpenFile::Kfd { opener } => queues::place(self.own_process(opener)?, offset, len, pages),
+            OpenFile::Render(file) => file.place(offset, len, pages),
         }
     }
 }

@@ -15,13 +15,13 @@ use protocol::Errno;
 use protocol::drm::args::{Client, GetCap, Version};
 use protocol::drm::{DrmIoctl, Known, cap};
 use protocol::kfd::{
-    Call, Mapping, ProcessId, Transfer, UserMem, request_reads, request_size, request_writes,
+    Call, Mapping, Pages, ProcessId, Transfer, UserMem, request_reads, request_size, request_writes,
 };
 
 use super::dispatch::with;
 use crate::device::{Device, Gpu};
 use crate::mem::GpuVm;
-use crate::server::memory::render_mmap;
+use crate::server::memory::{render_mmap, render_place};
 
 /// An open file of a render node (`struct drm_file`).
 #[derive(Debug)]
@@ -69,6 +69,11 @@ impl DrmFile {
     /// `mmap` of a render node.
     pub(crate) fn mmap(&self, offset: u64, len: u64) -> Result<Mapping, Errno> {
         render_mmap(self, offset, len)
+    }
+
+    /// Gives a buffer other pages.
+    pub(crate) fn place(&self, offset: u64, len: u64, pages: Pages<'_>) -> Result<(), Errno> {
+        render_place(self, offset, len, pages)
     }
 }
 

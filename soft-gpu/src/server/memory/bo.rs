@@ -29,7 +29,7 @@ pub(crate) enum BoKind {
 impl BoKind {
     /// Whether a CPU mapping of the buffer through a render node works. A doorbell or register
     /// buffer can be mapped, but has no pages behind it (`ttm_bo_vm_reserve`: `SIGBUS`).
-    fn has_pages(self) -> bool {
+    pub(super) fn has_pages(self) -> bool {
         matches!(self, BoKind::Vram | BoKind::Gtt)
     }
 }

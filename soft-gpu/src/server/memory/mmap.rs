@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use protocol::Errno;
-use protocol::kfd::Mapping;
+use protocol::kfd::{Mapping, Pages};
 
-use super::bo::BoKind;
+use super::bo::{Bo, BoKind};
 use crate::device::{Device, Gpu};
-use crate::mem::PAGE_SIZE;
+use crate::mem::{HostMem, PAGE_SIZE};
 use crate::server::drm::DrmFile;
 
 /// `mmap` of a render node (`drm_gem_mmap`, `drm_gem_mmap_obj`): the offset must be the start of a buffer that this
@@ -17,8 +17,36 @@ use crate::server::drm::DrmFile;
 ///
 /// # Errors
 /// `EINVAL` for an offset where no buffer starts and for too long a length, `EACCES` for a file without the right,
-/// `EPERM` for userptr memory (`amdgpu_gem_object_mmap`).
+/// `EPERM` for userptr memory (`amdgpu_gem_object_mmap`); `EBUSY` for memory whose pages are not the arena's.
 pub(crate) fn render_mmap(file: &DrmFile, offset: u64, len: u64) -> Result<Mapping, Errno> {
+    let bo = mappable(file, offset, len)?;
+    if bo.kind.has_pages() && bo.mem.file_range().is_none() {
+        return Err(Errno::EBUSY);
+    }
+    Ok(Mapping { fd: Arc::clone(bo.gpu.arena.fd()), offset, len, writable: true })
+}
+
+/// Gives a buffer other pages ([`Process::place`](protocol::kfd::Process::place)).
+///
+/// # Errors
+/// As [`render_mmap`]; `EINVAL` unless it is all of a buffer with pages.
+pub(crate) fn render_place(file: &DrmFile, offset: u64, len: u64, pages: Pages<'_>) -> Result<(), Errno> {
+    let bo = mappable(file, offset, len)?;
+    if !bo.kind.has_pages() || len != bo.size() {
+        return Err(Errno::EINVAL);
+    }
+    place(&bo.mem, pages)
+}
+
+/// Puts other pages in the place of memory.
+///
+/// # Errors
+/// `EBUSY` for the second time; those of `mmap`.
+pub(crate) fn place(mem: &HostMem, pages: Pages<'_>) -> Result<(), Errno> {
+    mem.place(pages).map_err(|error| Errno::from_raw(error.raw_os_error()).unwrap_or(Errno::EIO))
+}
+
+fn mappable(file: &DrmFile, offset: u64, len: u64) -> Result<Arc<Bo>, Errno> {
     let bo = file.gpu.nodes.get(offset).ok_or(Errno::EINVAL)?;
     let pages = len.checked_next_multiple_of(PAGE_SIZE).filter(|&len| len != 0).ok_or(Errno::EINVAL)?;
     if pages > bo.size() {
@@ -30,7 +58,7 @@ pub(crate) fn render_mmap(file: &DrmFile, offset: u64, len: u64) -> Result<Mappi
     if bo.kind == BoKind::Userptr {
         return Err(Errno::EPERM);
     }
-    Ok(Mapping { fd: Arc::clone(bo.gpu.arena.fd()), offset, len, writable: true })
+    Ok(bo)
 }
 
 /// `mmap` of the MMIO remap page of a GPU through `/dev/kfd` (`kfd_mmio_mmap`).

@@ -31,7 +31,7 @@ use bo::{Bo, BoKind};
 pub(super) use dmabuf::{export_dmabuf, get_dmabuf_info, import_dmabuf};
 pub(super) use ipc::{ipc_export, ipc_import};
 pub(super) use map::{map_memory, unmap_memory};
-pub(crate) use mmap::{mmio_at, mmio_mapping, render_mmap};
+pub(crate) use mmap::{mmio_at, mmio_mapping, place, render_mmap, render_place};
 pub(crate) use queue_buffer::QueueBuffer;
 use slab::Slab;
 pub(super) use svm::svm;

@@ -1,14 +1,15 @@
 //! Doorbell ids and the doorbell pages (`kfd_doorbell.c`, `allocate_doorbell`).
 
 use protocol::Errno;
-use protocol::kfd::Mapping;
 use protocol::kfd::constants::{MmapOffset, MmapType};
 use protocol::kfd::topology::GfxVersion;
+use protocol::kfd::{Mapping, Pages};
 
 use super::MAX_QUEUES;
 use super::slots::SdmaSlot;
 use crate::device::Gpu;
 use crate::mem::HostMem;
+use crate::server::memory;
 use crate::server::process::ProcessState;
 
 /// `KFD_QUEUE_DOORBELL_MIRROR_OFFSET`: odd SDMA queues have their doorbell this many further on.
@@ -126,6 +127,22 @@ pub(crate) fn mmap(process: &ProcessState, offset: u64, len: u64) -> Option<Resu
         return Some(whole(process, gpu, len));
     }
     process.device.gpus.iter().find(|gpu| starts_at(process, gpu, offset)).map(|gpu| whole(process, gpu, len))
+}
+
+/// Gives all doorbells of a GPU other pages ([`Process::place`](protocol::kfd::Process::place)). The offset is the kernel's.
+///
+/// # Errors
+/// `EINVAL` for an offset of something else, and unless it is all of them; `ENODEV` for no GPU; `EBUSY` for the second time.
+pub(crate) fn place(process: &ProcessState, offset: u64, len: u64, pages: Pages<'_>) -> Result<(), Errno> {
+    if MmapOffset(offset).kind() != MmapType::DOORBELL {
+        return Err(Errno::EINVAL);
+    }
+    let gpu = process.device.gpu(MmapOffset(offset).gpu_id()).ok_or(Errno::ENODEV)?;
+    let doorbells = process.memory.doorbells(&process.device, gpu.spec.gpu_id)?;
+    if len != doorbells.len() as u64 {
+        return Err(Errno::EINVAL);
+    }
+    memory::place(&doorbells, pages)
 }
 
 fn starts_at(process: &ProcessState, gpu: &Gpu, offset: u64) -> bool {

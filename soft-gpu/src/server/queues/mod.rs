@@ -20,7 +20,7 @@ use protocol::kfd::types::QueueSnapshotEntry;
 
 pub(super) use control::{alloc_gws, destroy, get_wave_state, set_cu_mask, update};
 pub(super) use create::create;
-pub(crate) use doorbells::mmap;
+pub(crate) use doorbells::{mmap, place};
 pub(crate) use exception::send_exception;
 
 use doorbells::DoorbellIds;
