@@ -6,8 +6,8 @@ use std::str::FromStr;
 
 use clap::{ArgGroup, Parser};
 
-use crate::device::Limits;
-use crate::gpu::GpuArgs;
+use crate::device::{Limits, WINDOW_SIZES, Window};
+use crate::gpu::{Gpu, GpuArgs};
 use crate::grants::GrantArgs;
 use crate::workers::Bounds;
 
@@ -37,10 +37,10 @@ pub struct Cli {
     #[command(flatten)]
     pub grants: GrantArgs,
 
-    /// Part of the guest's address space through which it reaches memory of the host. Only "off": the guest gets its own
-    /// memory.
-    #[arg(long, value_name = "off", default_value = "off")]
-    pub window: Window,
+    /// Part of the guest's address space in which it sees memory of the software GPU: 256M, 512M and so on to 256G, as much
+    /// as the guest can make the host keep. "off": the guest sees its own memory only.
+    #[arg(long, value_name = "SIZE", default_value = "off")]
+    pub window: WindowSize,
 
     /// Contexts at a time; each is a process.
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..))]
@@ -65,18 +65,59 @@ pub struct Cli {
 
 /// A value of `--window`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Window {
+pub enum WindowSize {
     /// There is none: guest-memory mode.
     Off,
+    /// Window mode, with so many bytes.
+    Bytes(u64),
 }
 
-impl FromStr for Window {
-    type Err = &'static str;
+/// Not a value of `--window`.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected off, or a power of two from 256M to 256G")]
+pub struct NoWindowSize;
 
-    fn from_str(text: &str) -> Result<Window, Self::Err> {
-        match text {
-            "off" => Ok(Window::Off),
-            _ => Err("only off is possible: this version has no window"),
+impl FromStr for WindowSize {
+    type Err = NoWindowSize;
+
+    fn from_str(text: &str) -> Result<WindowSize, NoWindowSize> {
+        if text == "off" {
+            return Ok(WindowSize::Off);
+        }
+        let (digits, shift) = match (text.strip_suffix('M'), text.strip_suffix('G')) {
+            (Some(digits), _) => (digits, 20),
+            (_, Some(digits)) => (digits, 30),
+            _ => return Err(NoWindowSize),
+        };
+        let plain = digits.bytes().all(|digit| digit.is_ascii_digit());
+        let number = digits.parse::<u32>().ok().filter(|_| plain).ok_or(NoWindowSize)?;
+        let bytes = u64::from(number) << shift;
+        let possible = bytes.is_power_of_two() && WINDOW_SIZES.contains(&bytes);
+        if possible { Ok(WindowSize::Bytes(bytes)) } else { Err(NoWindowSize) }
+    }
+}
+
+/// A window that cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum WindowError {
+    /// Memory of real GPUs is not shown yet.
+    #[error("--window is for the software GPU: memory of real GPUs is not shown to guests yet")]
+    RealGpu,
+    /// The system refuses.
+    #[error("no memory for a window: {0}")]
+    Memory(#[from] std::io::Error),
+}
+
+impl WindowSize {
+    /// Makes the window for a guest with this GPU.
+    ///
+    /// # Errors
+    /// [`WindowError`].
+    pub fn window(self, gpu: &Gpu) -> Result<Option<Window>, WindowError> {
+        match (self, gpu) {
+            (WindowSize::Off, _) => Ok(None),
+            (WindowSize::Bytes(_), Gpu::Kfd(_)) => Err(WindowError::RealGpu),
+            (WindowSize::Bytes(bytes), Gpu::Soft(_)) => Ok(Some(Window::new(bytes)?)),
         }
     }
 }
@@ -119,6 +160,27 @@ mod tests {
         assert_eq!((cli.fd, cli.log_level), (Some(3), Some(log::LevelFilter::Debug)));
         assert_eq!((cli.limits(), cli.bounds()), (Limits::default(), Bounds::default()));
         let cli = Cli::try_parse_from(["x", "--fd=3", "--max-contexts=7", "--max-blobs=9"]).expect("valid");
+        assert_eq!(cli.window, WindowSize::Off);
         assert_eq!((cli.limits().contexts, cli.bounds().processes, cli.limits().blobs), (7, 7, 9));
+    }
+
+    #[test]
+    fn windows_have_sizes_that_vmms_and_drivers_take() {
+        let bytes = |text: &str| match text.parse() {
+            Ok(WindowSize::Bytes(bytes)) => Some(bytes),
+            _ => None,
+        };
+        for (text, size) in [("256M", 256 << 20), ("1024M", 1 << 30), ("1G", 1 << 30), ("256G", 256 << 30)] {
+            assert_eq!(bytes(text), Some(size), "{text}");
+        }
+        for text in ["", "G", "on", "1", "+1G", "128M", "3G", "512G", "4294967296G", "1g", "1 G", "-1G"] {
+            assert_eq!(text.parse::<WindowSize>(), Err(NoWindowSize), "{text}");
+        }
+        let gpu = Gpu::Kfd("/dev/kfd".into());
+        assert!(matches!(WindowSize::Bytes(1 << 30).window(&gpu), Err(WindowError::RealGpu)));
+        assert!(WindowSize::Off.window(&gpu).expect("none").is_none());
+        let soft = Gpu::Soft(softgpu::Profile::Mi210);
+        let window = WindowSize::Bytes(1 << 30).window(&soft).expect("memory").expect("a window");
+        assert_eq!(window.size(), 1 << 30);
     }
 }

@@ -59,9 +59,15 @@ fn run_device(
     endpoint: Endpoint,
 ) -> Result<(), Box<dyn std::error::Error>> {
     raise_descriptor_limit();
-    let workers = Workers::new(worker::process::program(gpu, &cli.grants), cli.bounds())?;
+    let window = cli.window.window(gpu)?;
+    let program = worker::process::program(gpu, &cli.grants, window.is_some());
+    let workers = Workers::new(program, cli.bounds())?;
     let counters = workers.metrics();
-    let device = Arc::new(Device::new(Box::new(workers), cli.limits()));
+    let device = Device::new(Box::new(workers), cli.limits());
+    let device = Arc::new(match window {
+        Some(window) => device.with_window(window),
+        None => device,
+    });
     let writer = match &cli.metrics_path {
         None => None,
         Some(path) => {

@@ -148,13 +148,16 @@ static void init(void)
 	call("init a context", CONTEXT_INIT, &args);
 }
 
-static void many(uint32_t count, uint64_t size)
+static void many(uint32_t count, uint64_t size, struct create_blob kind)
 {
 	struct create_blob *blobs = calloc(count, sizeof(*blobs));
 	double start = now(), made;
 
-	for (uint32_t at = 0; at < count; at++)
-		blobs[at] = blob(size);
+	kind.size = size;
+	for (uint32_t at = 0; at < count; at++) {
+		blobs[at] = kind;
+		call("create a blob", CREATE_BLOB, &blobs[at]);
+	}
 	/* The driver does not wait for the device; this does. */
 	if (!signalled(submit(0, INVERT, blobs[count - 1].res_handle), 60000))
 		printf("no fence after %u blobs\n", count);
@@ -166,6 +169,29 @@ static void many(uint32_t count, uint64_t size)
 	free(blobs);
 }
 
+/* Memory of the host, in the device's window. */
+static void window(void)
+{
+	const struct create_blob kind = { .mem = HOST3D, .flags = MAPPABLE, .blob_id = 1 };
+	struct create_blob args = kind;
+	volatile uint32_t *words;
+
+	args.size = 1 << 20;
+	if (ioctl(node, CREATE_BLOB, &args) != 0) {
+		printf("host memory: %s\n", strerror(errno));
+		return;
+	}
+	words = mapped(&args);
+	printf("host memory: %08x", words[0] | words[(1 << 18) - 1]);
+	words[0] = 0x12345678;
+	printf(" %s", signalled(submit(5, INVERT, args.res_handle), 10000) ? "fence" : "no fence");
+	printf(" %08x\n", words[(1 << 18) - 1]);
+	munmap((void *)words, args.size);
+	release(&args);
+	/* More than QEMU has memory slots. */
+	many(1000, 4096, kind);
+}
+
 static int by_time(const void *a, const void *b)
 {
 	double left = *(const double *)a, right = *(const double *)b;
@@ -175,7 +201,8 @@ static int by_time(const void *a, const void *b)
 
 int main(int argc, char **argv)
 {
-	struct create_blob one, other = { .mem = HOST3D, .flags = MAPPABLE, .size = 4096, .blob_id = 1 };
+	const struct create_blob guest = { .mem = GUEST, .flags = MAPPABLE };
+	struct create_blob one;
 	volatile uint32_t *words;
 	double times[501];
 	int held, free_ring, after;
@@ -221,7 +248,7 @@ int main(int argc, char **argv)
 	/* The driver does not know that a submission failed: its fence is signalled. */
 	printf("refused %d\n", signalled(submit(4, 99, 0), 10000));
 
-	printf("host memory: %s\n", ioctl(node, CREATE_BLOB, &other) == 0 ? "made" : strerror(errno));
+	window();
 
 	for (int at = 0; at < 501; at++) {
 		double start = now();
@@ -233,8 +260,8 @@ int main(int argc, char **argv)
 	}
 	qsort(times, 501, sizeof(times[0]), by_time);
 	fprintf(stderr, "submission with a fence: %.0f us (median)\n", times[250] * 1e6);
-	many(1000, 4096);
-	many(1, 61 << 20);
+	many(1000, 4096, guest);
+	many(1, 61 << 20, guest);
 	/* What is left open ends with the process. */
 	printf("done\n");
 	return 0;

@@ -17,7 +17,10 @@ const PATH: &str = "/run/kfdvirt/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 const FOR_ROCMINFO: &str =
     "if ! (: <>/dev/kfd) 2>/dev/null; then mount --bind /dev/dri/renderD128 /dev/kfd; fi";
 
-/// A guest with Debian 13's ROCm, our `libhsakmt.so.1`, and the GPU that a `vhost-device-kfd` shows it in guest-memory mode.
+/// What the daemon's option `--window` says.
+pub const NO_WINDOW: &str = "off";
+
+/// A guest with Debian 13's ROCm, our `libhsakmt.so.1`, and the GPU that a `vhost-device-kfd` shows it.
 #[derive(Debug)]
 pub struct RocmGuest {
     vm: Vm,
@@ -26,13 +29,26 @@ pub struct RocmGuest {
 }
 
 impl RocmGuest {
-    /// Boots it. `gpu` is the daemon's option `--gpu`, and `progress` is told what is being done.
+    /// Boots it in guest-memory mode. `gpu` is the daemon's option `--gpu`, and `progress` is told what is being done.
     ///
     /// # Errors
     /// If something that it is made of cannot be had, or it does not come up.
-    pub fn boot(kernel: Kernel, gpu: &str, mut progress: impl FnMut(&str)) -> Result<Self> {
+    pub fn boot(kernel: Kernel, gpu: &str, progress: impl FnMut(&str)) -> Result<Self> {
+        Self::boot_with(kernel, gpu, NO_WINDOW, progress)
+    }
+
+    /// The same with a value of the daemon's option `--window`.
+    ///
+    /// # Errors
+    /// As [`RocmGuest::boot`].
+    pub fn boot_with(
+        kernel: Kernel,
+        gpu: &str,
+        window: &str,
+        mut progress: impl FnMut(&str),
+    ) -> Result<Self> {
         progress("starting vhost-device-kfd");
-        let daemon = Daemon::start(&["--gpu", gpu, "--log-level", "info"])?;
+        let daemon = Daemon::start(&["--gpu", gpu, "--window", window, "--log-level", "info"])?;
         let root = Root::trixie()?;
         let mut config = Config::stock()?.memory_mib(MEMORY_MIB).vhost_user_gpu(&daemon.socket())?;
         config.kernel = kernel;

@@ -13,17 +13,17 @@ use std::{
 
 use protocol::virtio_gpu::Failure;
 use vhost_device_kfd::{
-    device::{Answer, BlobUse, Context, ContextInfo, Contexts, Device, Hold, Limits, Submission},
+    device::{Answer, BlobUse, Context, ContextInfo, Contexts, Device, Hold, Limits, Submission, Window},
     serve::{bind, serve},
 };
 use vm_tests::{Config, Error, Kernel, Result, Run, Vm, programs, wire::End};
 
-/// What the probe prints, in a guest without a window. AMD's library asks for version 0 of the capset: the driver gives
+/// What the probe prints, in a guest without a window but for two lines. AMD's library asks for version 0 of the capset: the driver gives
 /// it zeros for an answer that fails, and the kind of context there, 0, is none that it takes.
 const EXPECTED: &str = "\
 3D_FEATURES 1
 RESOURCE_BLOB 1
-HOST_VISIBLE 0
+HOST_VISIBLE {VISIBLE}
 CROSS_DEVICE 0
 CONTEXT_INIT 1
 SUPPORTED_CAPSET_IDs 256
@@ -36,7 +36,7 @@ held ring 0 0
 release 1
 held ring 1 1
 refused 1
-host memory: Invalid argument
+host memory: {HOST}
 done
 ";
 
@@ -126,22 +126,39 @@ impl Asking {
     }
 }
 
+/// Bytes of the window.
+const WINDOW: u64 = 1 << 30;
+
 #[test]
 fn the_stock_driver_of_linux_6_12_takes_the_device() -> Result<()> {
-    try_driver(Kernel::stock()?)
+    try_driver(Kernel::stock()?, None)
 }
 
 #[test]
 fn the_stock_driver_of_linux_7_takes_the_device() -> Result<()> {
-    try_driver(Kernel::newest_7()?)
+    try_driver(Kernel::newest_7()?, None)
 }
 
-fn try_driver(kernel: Kernel) -> Result<()> {
+#[test]
+fn the_stock_driver_of_linux_6_12_maps_memory_of_the_window() -> Result<()> {
+    try_driver(Kernel::stock()?, Some(WINDOW))
+}
+
+#[test]
+fn the_stock_driver_of_linux_7_maps_memory_of_the_window() -> Result<()> {
+    try_driver(Kernel::newest_7()?, Some(WINDOW))
+}
+
+fn try_driver(kernel: Kernel, window: Option<u64>) -> Result<()> {
     let dir = tempfile::tempdir().map_err(|source| Error::System { what: "make a directory", source })?;
     let socket = dir.path().join("device");
     let endpoint = bind(&socket).expect("a socket");
     let asked = Asked::default();
-    let device = Arc::new(Device::new(Box::new(asked.clone()), Limits::default()));
+    let device = Device::new(Box::new(asked.clone()), Limits::default());
+    let device = Arc::new(match window {
+        Some(bytes) => device.with_window(Window::new(bytes).expect("memory for a window")),
+        None => device,
+    });
     let served = Arc::clone(&device);
     let daemon = thread::spawn(move || serve(&served, endpoint));
 
@@ -172,7 +189,13 @@ fn try_driver(kernel: Kernel) -> Result<()> {
 fn probe_once(vm: &mut Vm, device: &Device) -> Result<()> {
     let output = vm.exec(["virtgpu_probe-static", NODE])?;
     eprint!("{}", output.stderr);
-    assert_eq!(output.success()?, EXPECTED, "{}", vm.console_tail());
+    let (visible, host) = match device.window() {
+        // Zero at first, then what the host made of the first word.
+        Some(_) => ("1", "00000000 fence edcba987"),
+        None => ("0", "Invalid argument"),
+    };
+    let expected = EXPECTED.replace("{VISIBLE}", visible).replace("{HOST}", host);
+    assert_eq!(output.success()?, expected, "{}", vm.console_tail());
     assert_nothing_is_left(device);
     Ok(())
 }

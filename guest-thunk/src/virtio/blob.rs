@@ -1,4 +1,4 @@
-//! Guest memory that the host shares: a blob resource.
+//! Memory that guest and host share: a blob resource.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use protocol::Errno;
 use protocol::drm::DrmIoctl;
 use protocol::drm::args::GemClose;
-use protocol::drm::virtgpu::{BLOB_MEM_GUEST, BLOB_USE_MAPPABLE, Map, ResourceCreateBlob};
+use protocol::drm::virtgpu::{BLOB_MEM_GUEST, BLOB_MEM_HOST3D, BLOB_USE_MAPPABLE, Map, ResourceCreateBlob};
 use protocol::kfd::Mapping;
 use zerocopy::IntoBytes;
 
@@ -15,7 +15,7 @@ use super::node::ioctl;
 use super::view::View;
 use crate::kernel_ioctl::kernel_ioctl;
 
-/// A blob of guest memory of the `virtio_gpu` driver.
+/// A blob of the `virtio_gpu` driver.
 #[derive(Debug)]
 pub struct Blob {
     node: Arc<OwnedFd>,
@@ -25,13 +25,21 @@ pub struct Blob {
 }
 
 impl Blob {
+    /// Guest memory.
     pub(super) fn new(node: &Arc<OwnedFd>, size: u64) -> Result<Self, Errno> {
-        let mut args = ResourceCreateBlob {
-            blob_mem: BLOB_MEM_GUEST,
-            blob_flags: BLOB_USE_MAPPABLE,
-            size,
-            ..ResourceCreateBlob::default()
-        };
+        let memory = ResourceCreateBlob { blob_mem: BLOB_MEM_GUEST, size, ..ResourceCreateBlob::default() };
+        Self::create(node, memory)
+    }
+
+    /// Memory of the host.
+    pub(super) fn of_host(node: &Arc<OwnedFd>, size: u64, blob_id: u64) -> Result<Self, Errno> {
+        let blob_mem = BLOB_MEM_HOST3D;
+        Self::create(node, ResourceCreateBlob { blob_mem, blob_id, size, ..ResourceCreateBlob::default() })
+    }
+
+    fn create(node: &Arc<OwnedFd>, memory: ResourceCreateBlob) -> Result<Self, Errno> {
+        let size = memory.size;
+        let mut args = ResourceCreateBlob { blob_flags: BLOB_USE_MAPPABLE, ..memory };
         ioctl(node, &mut args)?;
         Ok(Self { node: Arc::clone(node), handle: args.bo_handle, resource: args.res_handle, size })
     }

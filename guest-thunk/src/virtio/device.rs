@@ -28,6 +28,20 @@ pub trait Device: Send + Sync {
     /// `ENOMEM`, and what the driver says of a size that cannot be.
     fn create_blob(&self, size: u64) -> Result<Box<dyn GuestBlob>, Errno>;
 
+    /// Whether memory of the host is shown in a window.
+    fn has_window(&self) -> bool {
+        false
+    }
+
+    /// A blob of the host's memory in the window: `size` bytes, rounded up to pages, under the id that the worker said.
+    ///
+    /// # Errors
+    /// `ENOSPC` where the window is full, and what the driver says; `EOPNOTSUPP` without a window.
+    fn create_host_blob(&self, size: u64, blob_id: u64) -> Result<Box<dyn GuestBlob>, Errno> {
+        let _ = (size, blob_id);
+        Err(Errno::EOPNOTSUPP)
+    }
+
     /// Sends a command and does not wait (EXECBUFFER).
     ///
     /// # Errors
@@ -44,7 +58,7 @@ pub trait Device: Send + Sync {
     fn abandon(&self);
 }
 
-/// Guest memory that the host reaches. Dropping it gives the handle back; the memory goes when its mappings and the host's are
+/// Memory that guest and host reach. Dropping it gives the handle back; the memory goes when its mappings and the host's are
 /// gone too.
 pub trait GuestBlob: Send + Sync {
     /// The id by which the device knows it.

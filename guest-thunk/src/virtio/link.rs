@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use protocol::Errno;
 use protocol::wire::structs::{HelloAnswer, Range};
-use protocol::wire::{Answer, Request, VERSION_MAX, VERSION_MIN};
+use protocol::wire::{Answer, Request, VERSION_MAX, VERSION_MIN, feature};
 
 use super::calls::Calls;
 use super::device::Device;
@@ -46,6 +46,8 @@ pub(super) struct Link {
     pub(super) calls: Arc<Calls>,
     /// Memory outside of these addresses cannot be shared.
     pub(super) addresses: Addresses,
+    /// The `blob_id` of this context's memory in the window, if that is used.
+    pub(super) window: Option<u64>,
     fork: ForkMark,
 }
 
@@ -72,8 +74,8 @@ impl Link {
     pub(super) fn open(device: Arc<dyn Device>, spin: Duration) -> Result<Self, LinkError> {
         let fork = ForkMark::new();
         let calls = Arc::new(Calls::new(device, spin).map_err(LinkError::Context)?);
-        let addresses = greet(&calls, &ranges::candidates(Guest::look().memory))?;
-        Ok(Self { calls, addresses, fork })
+        let agreed = greet(&calls, &ranges::candidates(Guest::look().memory))?;
+        Ok(Self { calls, addresses: agreed.addresses, window: agreed.window, fork })
     }
 
     /// Refuses a forked child: it has a copy of this memory, and its parent's context is not its own.
@@ -85,13 +87,21 @@ impl Link {
     }
 }
 
+/// What HELLO agreed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Agreed {
+    addresses: Addresses,
+    window: Option<u64>,
+}
+
 /// HELLO.
-fn greet(calls: &Arc<Calls>, offered: &[Range]) -> Result<Addresses, LinkError> {
+fn greet(calls: &Arc<Calls>, offered: &[Range]) -> Result<Agreed, LinkError> {
     if offered.is_empty() {
         return Err(LinkError::NoAddresses);
     }
     let (versions, page_size) = ((VERSION_MIN, VERSION_MAX), PAGE as u32);
-    let request = Request::Hello { versions, features: 0, page_size, ranges: offered };
+    let features = if calls.device().has_window() { feature::WINDOW } else { 0 };
+    let request = Request::Hello { versions, features, page_size, ranges: offered };
     let answer = calls.call(&request, |answer| match answer {
         Answer::Hello(answer) => Ok(answer),
         _ => Err(Errno::EPROTO),
@@ -101,10 +111,10 @@ fn greet(calls: &Arc<Calls>, offered: &[Range]) -> Result<Addresses, LinkError> 
         Errno::ENOMEM => LinkError::NoAddresses,
         errno => LinkError::Refused(errno),
     })?;
-    check(&answer, offered)
+    check(&answer, features, offered)
 }
 
-fn check(answer: &HelloAnswer, offered: &[Range]) -> Result<Addresses, LinkError> {
+fn check(answer: &HelloAnswer, features: u64, offered: &[Range]) -> Result<Agreed, LinkError> {
     let version = answer.version.get();
     if !(VERSION_MIN..=VERSION_MAX).contains(&version) {
         return Err(LinkError::Version(version));
@@ -115,8 +125,12 @@ fn check(answer: &HelloAnswer, offered: &[Range]) -> Result<Addresses, LinkError
     if !whole || !ranges::is_offered(range, offered) {
         return Err(LinkError::Addresses(base, len));
     }
-    log::debug!("the GPUs' addresses are {base:#x}, {} GiB", len >> 30);
-    Ok(Addresses { base, len })
+    // What was not asked for is not used.
+    let window = features & answer.features.get() & feature::WINDOW != 0;
+    let window = window.then_some(answer.window_blob.get());
+    let seen = if window.is_some() { "seen in the window" } else { "not to be seen" };
+    log::debug!("the GPUs' addresses are {base:#x}, {} GiB; their memory is {seen}", len >> 30);
+    Ok(Agreed { addresses: Addresses { base, len }, window })
 }
 
 #[cfg(test)]
@@ -135,16 +149,20 @@ mod tests {
             addresses,
             ..Default::default()
         };
-        let good = check(&answer(VERSION_MAX, range(1 << 42, 1 << 36)), &offered);
-        assert_eq!(good, Ok(Addresses { base: 1 << 42, len: 1 << 36 }));
+        let good = answer(VERSION_MAX, range(1 << 42, 1 << 36));
+        let agreed = Agreed { addresses: Addresses { base: 1 << 42, len: 1 << 36 }, window: None };
+        assert_eq!(check(&good, feature::WINDOW, &offered), Ok(agreed));
+        let window = HelloAnswer { features: u64::MAX.into(), window_blob: 7.into(), ..good };
+        assert_eq!(check(&window, feature::WINDOW, &offered), Ok(Agreed { window: Some(7), ..agreed }));
+        assert_eq!(check(&window, 0, &offered), Ok(agreed), "it was not asked for");
         assert_eq!(
-            check(&answer(VERSION_MAX + 1, offered[0]), &offered),
+            check(&answer(VERSION_MAX + 1, offered[0]), 0, &offered),
             Err(LinkError::Version(VERSION_MAX + 1))
         );
         for wrong in
             [range(1 << 41, 1 << 36), range((1 << 42) + 1, 4096), range(1 << 42, 4097), range(1 << 42, 0)]
         {
-            assert!(matches!(check(&answer(VERSION_MAX, wrong), &offered), Err(LinkError::Addresses(..))));
+            assert!(matches!(check(&answer(VERSION_MAX, wrong), 0, &offered), Err(LinkError::Addresses(..))));
         }
     }
 

@@ -8,9 +8,10 @@
 //! | `link`, `ranges` | the context: versions, and the addresses that both sides have |
 //! | `topology`, `guest` | the host's GPUs with the guest's processors |
 //! | `process`, `sharing`, `vma` | files, ioctls, memory that GPUs reach, doorbells |
+//! | `window` | memory of the host that the guest sees, where the device has a window |
 //!
 //! What it does not have, and refuses by name: descriptors from or to elsewhere (dma-bufs), memory that the application allocated
-//! itself, memory of the host that the guest would have to see.
+//! itself and, without a window, memory of the host that the guest would have to see.
 
 mod area;
 mod blob;
@@ -33,6 +34,7 @@ mod testing;
 mod topology;
 mod view;
 mod vma;
+mod window;
 
 pub use blob::Blob;
 pub use device::{Device, GuestBlob, Submission};

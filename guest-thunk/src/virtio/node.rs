@@ -98,12 +98,6 @@ impl Node {
         self.capset
     }
 
-    /// Whether the device shows memory of the host.
-    #[must_use]
-    pub fn has_window(&self) -> bool {
-        getparam(&self.fd, param::HOST_VISIBLE).is_ok_and(|value| value != 0)
-    }
-
     /// A blob of guest memory: `size` bytes, rounded up to pages, that the host reaches once the context has it.
     ///
     /// # Errors
@@ -141,6 +135,14 @@ impl Device for Node {
 
     fn create_blob(&self, size: u64) -> Result<Box<dyn GuestBlob>, Errno> {
         Ok(Box::new(self.blob(size)?))
+    }
+
+    fn has_window(&self) -> bool {
+        getparam(&self.fd, param::HOST_VISIBLE).is_ok_and(|value| value != 0)
+    }
+
+    fn create_host_blob(&self, size: u64, blob_id: u64) -> Result<Box<dyn GuestBlob>, Errno> {
+        Ok(Box::new(Blob::of_host(&self.fd, size, blob_id)?))
     }
 
     fn submit(&self, submission: Submission<'_>) -> Result<(), Errno> {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread;
 use std::time::Duration;
 
-use protocol::kfd::args::{AllocMemoryOfGpuArgs, FreeMemoryOfGpuArgs};
+use protocol::kfd::args::{AcquireVmArgs, AllocMemoryOfGpuArgs, FreeMemoryOfGpuArgs};
 use protocol::kfd::constants::{AllocFlags, MmapOffset, MmapType};
 use protocol::kfd::flat::{ApplyError, Declared, FlatCall, FlatWrites};
 use protocol::kfd::ioctl::Extent;
@@ -22,6 +22,7 @@ use super::device::GuestBlob;
 use super::link::{Link, PAGE};
 use super::sharing::Sharing;
 use super::view::View;
+use super::window::{Shown, Window};
 
 /// Bytes of an answer beside what a call writes: its pieces have heads of their own.
 const ANSWER_MORE: usize = 4096;
@@ -35,6 +36,7 @@ pub(super) struct VirtioProcess {
     files: RwLock<BTreeMap<FileId, Node>>,
     sharing: Sharing,
     doorbells: Mutex<Vec<Doorbells>>,
+    window: Window,
     /// Whether it was told that memory outside of the addresses cannot be shared.
     told: AtomicBool,
 }
@@ -44,13 +46,21 @@ struct Doorbells {
     file: FileId,
     offset: u64,
     mapping: Mapping,
-    _blob: Box<dyn GuestBlob>,
+    _kept: Kept,
+}
+
+/// What a page for doorbells is.
+enum Kept {
+    /// Guest memory, which the host looks at.
+    Relayed { _blob: Box<dyn GuestBlob> },
+    /// The doorbells themselves.
+    Direct { _shown: Shown },
 }
 
 impl VirtioProcess {
     pub(super) fn new(link: Arc<Link>) -> Self {
         let (files, sharing, doorbells) = (RwLock::default(), Sharing::default(), Mutex::default());
-        Self { link, files, sharing, doorbells, told: AtomicBool::new(false) }
+        Self { link, files, sharing, doorbells, window: Window::default(), told: AtomicBool::new(false) }
     }
 
     /// ALLOC_MEMORY_OF_GPU of memory of this process.
@@ -90,6 +100,30 @@ impl VirtioProcess {
         let value = self.execute(ioctl, args, call)?;
         if let Some(handle) = handle {
             self.sharing.lock(&self.link.calls).freed(handle);
+            self.window.freed(handle);
+        }
+        Ok(value)
+    }
+
+    /// ALLOC_MEMORY_OF_GPU of memory of the host's.
+    fn alloc(&self, ioctl: &Asked, args: &mut [u8], call: &dyn Call) -> Result<i32, Errno> {
+        let value = self.execute(ioctl, args, call)?;
+        if self.link.window.is_some()
+            && let Ok((args, _)) = AllocMemoryOfGpuArgs::read_from_prefix(args)
+        {
+            self.window.allocated(&args);
+        }
+        Ok(value)
+    }
+
+    /// ACQUIRE_VM.
+    fn acquire_vm(&self, ioctl: &Asked, args: &mut [u8], call: &dyn Call) -> Result<i32, Errno> {
+        let value = self.execute(ioctl, args, call)?;
+        if let Ok((args, _)) = AcquireVmArgs::read_from_prefix(args)
+            && let Ok(number) = i32::try_from(args.drm_fd)
+            && let Ok(PassedFd::File(file)) = call.descriptor(number)
+        {
+            self.window.acquired(file, &args);
         }
         Ok(value)
     }
@@ -147,21 +181,32 @@ impl VirtioProcess {
         files.get(&file).copied().ok_or(Errno::EBADF)
     }
 
-    /// A page for the doorbells of a GPU, which the worker looks at.
+    /// A page for the doorbells of a GPU: the doorbells themselves in the window, or one that the worker looks at.
     fn map_doorbells(&self, file: FileId, offset: u64, len: u64) -> Result<Mapping, Errno> {
         let mut all = self.doorbells.lock().unwrap_or_else(PoisonError::into_inner);
         let known = all.iter().find(|one| (one.file, one.offset, one.mapping.len) == (file, offset, len));
         if let Some(known) = known {
             return Ok(known.mapping.clone());
         }
+        let (mapping, kept) = match self.link.window {
+            Some(blob_id) => {
+                let shown = Shown::new(&self.link.calls, blob_id, file, offset, len)?;
+                (shown.mapping().clone(), Kept::Direct { _shown: shown })
+            }
+            None => self.relayed(file, offset, len)?,
+        };
+        all.push(Doorbells { file, offset, mapping: mapping.clone(), _kept: kept });
+        Ok(mapping)
+    }
+
+    fn relayed(&self, file: FileId, offset: u64, len: u64) -> Result<(Mapping, Kept), Errno> {
         let blob = self.link.calls.device().create_blob(len)?;
         let mapping = blob.mapping()?;
         // No doorbell has been rung.
         View::new(&mapping)?.fill(0xff);
         let place = Range { base: offset.into(), len: len.into() };
         self.link.calls.tell(&Request::Doorbells { file, place, resource: blob.resource() })?;
-        all.push(Doorbells { file, offset, mapping: mapping.clone(), _blob: blob });
-        Ok(mapping)
+        Ok((mapping, Kept::Relayed { _blob: blob }))
     }
 }
 
@@ -181,6 +226,7 @@ impl Process for VirtioProcess {
             return;
         }
         let known = self.files.write().unwrap_or_else(PoisonError::into_inner).remove(&file);
+        self.window.closed(file);
         if known.is_some()
             && let Err(errno) = self.link.calls.tell(&Request::Close(file))
         {
@@ -219,15 +265,18 @@ impl Process for VirtioProcess {
                 self.tell_not_shared(extent);
                 Err(Errno::EOPNOTSUPP)
             }
+            (Declaration::Kfd(Ioctl::AllocMemoryOfGpu), None) => self.alloc(&asked, args, call),
             (Declaration::Kfd(Ioctl::FreeMemoryOfGpu), None) => self.free(&asked, args, call),
+            (Declaration::Kfd(Ioctl::AcquireVm), None) => self.acquire_vm(&asked, args, call),
             (_, None) => self.execute(&asked, args, call),
         }
     }
 
-    /// Doorbells. Memory of GPUs, and system memory that the host allocates, is not to be seen in the guest.
+    /// Doorbells; where the device has a window, memory of GPUs for the CPU, and system memory that the host allocates. Other
+    /// memory of the host is not to be seen in the guest.
     ///
     /// # Errors
-    /// `EBADF`; `EINVAL` for a range that no file has; `EOPNOTSUPP`; those of the calls.
+    /// `EBADF`; `EINVAL` for a range that no file has; `EOPNOTSUPP`; `ENOMEM` for a full window; those of the calls.
     fn mmap(&self, file: FileId, offset: u64, len: u64) -> Result<Mapping, Errno> {
         self.link.own_process()?;
         let node = self.node(file)?;
@@ -238,6 +287,9 @@ impl Process for VirtioProcess {
         let kind = MmapOffset(offset).kind();
         if node == Node::Kfd && matches!(kind, MmapType::DOORBELL | MmapType::MMIO) {
             return self.map_doorbells(file, offset, len);
+        }
+        if let (Some(blob_id), Node::Render(_)) = (self.link.window, node) {
+            return self.window.map(&self.link.calls, blob_id, file, offset, len);
         }
         log::debug!(
             "{len} bytes at {offset:#x} of {node:?} are the host's and not to be seen in this virtual machine"

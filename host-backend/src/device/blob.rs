@@ -1,4 +1,4 @@
-//! Blobs of guest memory, and what they cost.
+//! Blobs, and what they cost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::limits::Limits;
 use super::memory::Piece;
 
-/// A blob: pages of the guest under one id.
+/// A blob: pages of the guest, or of the window, under one id.
 #[derive(Debug)]
 pub struct Blob {
     id: u32,
@@ -28,10 +28,16 @@ impl Blob {
         self.size
     }
 
-    /// Where the bytes are, in order.
+    /// Where the bytes are, in order. Nowhere yet, for a blob of the window that was not mapped.
     #[must_use]
     pub fn pieces(&self) -> &[Piece] {
         &self.pieces
+    }
+
+    /// Says where the bytes of a blob of the window are.
+    pub(super) fn set_place(&mut self, piece: Piece) {
+        self.ledger.pieces.fetch_add(1, Ordering::Relaxed);
+        self.pieces.push(piece);
     }
 }
 

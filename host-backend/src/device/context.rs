@@ -7,12 +7,15 @@ use protocol::virtio_gpu::Failure;
 use super::answers::Answer;
 use super::blob::Blob;
 use super::hold::Hold;
+use super::window::InUse;
 
 /// The right to use a blob's memory. A context keeps it as long as anything of its reaches that memory.
 ///
 /// Dropping it says that the memory is not reached any more: the guest may then reuse the pages.
 pub struct BlobUse {
     pub(super) blob: Arc<Blob>,
+    /// Dropped before the hold: what is lost with a worker is taken back first.
+    pub(super) _window: Option<InUse>,
     pub(super) _hold: Hold,
 }
 

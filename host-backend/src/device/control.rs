@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
 use protocol::virtio_gpu::capset::{self, Capset};
-use protocol::virtio_gpu::constants::CAPSET_HSAKMT;
+use protocol::virtio_gpu::constants::{CAPSET_HSAKMT, WINDOW_BLOB};
 use protocol::virtio_gpu::structs::CtrlHdr;
 use protocol::virtio_gpu::{
     BlobFlags, BlobMem, Command, CreateBlob, CreateContext, Features, Header, Request, Response,
@@ -23,6 +23,7 @@ use super::limits::{ENTRIES, Limits, SUBMISSION};
 use super::memory::{Layout, PAGE};
 use super::refused::Refused;
 use super::throttle;
+use super::window::Window;
 
 /// Number of capsets that GET_CAPSET_INFO knows.
 pub const CAPSETS: u32 = 1;
@@ -41,6 +42,7 @@ pub struct Control {
     contexts: Box<dyn Contexts>,
     limits: Limits,
     ledger: Arc<Ledger>,
+    window: Option<Arc<Window>>,
     state: Mutex<State>,
 }
 
@@ -65,11 +67,38 @@ struct OpenBlob {
     hold: Hold,
     /// Its memory was taken from the guest.
     lost: bool,
+    /// It is memory of the host.
+    host: Option<HostBlob>,
+}
+
+/// What is known of a blob of the window.
+struct HostBlob {
+    /// Number of its context.
+    context: u64,
+    /// Where it is in the window, once it was mapped.
+    place: Option<u64>,
 }
 
 impl Control {
     pub(super) fn new(answers: Arc<Answers>, contexts: Box<dyn Contexts>, limits: Limits) -> Control {
-        Control { answers, contexts, limits, ledger: Arc::default(), state: Mutex::default() }
+        Control { answers, contexts, limits, ledger: Arc::default(), window: None, state: Mutex::default() }
+    }
+
+    pub(super) fn set_window(&mut self, window: Window) {
+        self.window = Some(Arc::new(window));
+    }
+
+    pub(super) fn window(&self) -> Option<&Window> {
+        self.window.as_deref()
+    }
+
+    /// The VMM is asked nothing until the next request.
+    pub(super) fn pause(&self) {
+        // A request is executed wholly before or after.
+        let _state = self.lock();
+        if let Some(window) = &self.window {
+            window.stop();
+        }
     }
 
     /// The device features that these commands are.
@@ -141,15 +170,18 @@ impl Control {
         let result = match command {
             Command::GetCapsetInfo { index } => capset_info(index),
             Command::GetCapset { id, version } => capset(id, version),
-            Command::ResourceCreateBlob(blob) => self.create_blob(state, blob),
+            Command::ResourceCreateBlob(blob) => self.create_blob(state, header.ctx_id, blob),
             Command::CtxCreate(context) => self.create_context(state, header.ctx_id, context),
             Command::CtxAttachResource { resource_id } => self.attach(state, header.ctx_id, resource_id),
-            Command::CtxDetachResource { resource_id } => detach(state, header.ctx_id, resource_id),
-            Command::ResourceMapBlob { resource_id, .. } | Command::ResourceUnmapBlob { resource_id } => {
-                state.blob(resource_id).and(Err(Refused::NoWindow))
+            Command::CtxDetachResource { resource_id } => self.detach(state, header.ctx_id, resource_id),
+            Command::ResourceMapBlob { resource_id, offset } => {
+                return self.map_blob(state, resource_id, offset, answer);
             }
-            Command::ResourceUnref { resource_id } => return unref(state, resource_id, answer),
-            Command::CtxDestroy => return destroy_context(state, header.ctx_id, answer),
+            Command::ResourceUnmapBlob { resource_id } => {
+                return self.unmap_blob(state, resource_id, answer);
+            }
+            Command::ResourceUnref { resource_id } => return self.unref(state, resource_id, answer),
+            Command::CtxDestroy => return self.destroy_context(state, header.ctx_id, answer),
             Command::Submit3d { bytes } => return submit(state, header, bytes, answer),
         };
         Outcome::Now(answer, result)
@@ -184,7 +216,7 @@ impl Control {
         Ok(Response::Ok)
     }
 
-    fn create_blob(&self, state: &mut State, args: CreateBlob<'_>) -> Result<Response, Refused> {
+    fn create_blob(&self, state: &mut State, ctx_id: u32, args: CreateBlob<'_>) -> Result<Response, Refused> {
         let id = args.resource_id;
         if id == 0 {
             return Err(Refused::BlobZero);
@@ -192,13 +224,15 @@ impl Control {
         if state.blobs.contains_key(&id) {
             return Err(Refused::BlobExists(id));
         }
-        if args.mem != BlobMem::GUEST {
-            return Err(Refused::NoHostMemory(args.mem));
-        }
+        let host = match (args.mem, self.window()) {
+            (BlobMem::GUEST, _) => false,
+            (BlobMem::HOST3D, Some(_)) => true,
+            _ => return Err(Refused::NoHostMemory(args.mem)),
+        };
         if args.flags.intersects(BlobFlags::CROSS_DEVICE) {
             return Err(Refused::CrossDevice);
         }
-        if args.blob_id != 0 {
+        if args.blob_id != if host { WINDOW_BLOB } else { 0 } {
             return Err(Refused::BlobId(args.blob_id));
         }
         if args.size == 0 || !args.size.is_multiple_of(PAGE) {
@@ -207,10 +241,61 @@ impl Control {
         if args.entries.len() > ENTRIES {
             return Err(Refused::TooManyEntries(args.entries.len()));
         }
-        let pieces = state.layout.pieces(args.entries, args.size)?;
+        let host = if host { Some(self.host_blob(state, ctx_id, &args)?) } else { None };
+        let pieces =
+            if host.is_some() { Vec::new() } else { state.layout.pieces(args.entries, args.size)? };
         let blob = self.ledger.blob(&self.limits, id, args.size, pieces).ok_or(Refused::TooManyBlobs)?;
-        state.blobs.insert(id, OpenBlob { blob, hold: Hold::new(), lost: false });
+        state.blobs.insert(id, OpenBlob { blob, hold: Hold::new(), lost: false, host });
         Ok(Response::Ok)
+    }
+
+    /// Memory of the window, which it gets when it is mapped.
+    fn host_blob(&self, state: &State, ctx_id: u32, args: &CreateBlob<'_>) -> Result<HostBlob, Refused> {
+        if !args.flags.contains(BlobFlags::MAPPABLE) {
+            return Err(Refused::NotMappable);
+        }
+        if !args.entries.is_empty() {
+            return Err(Refused::HostPages(args.entries.len()));
+        }
+        if args.size > self.window().map_or(0, Window::size) {
+            return Err(Refused::WindowSize(args.size));
+        }
+        let context = state.contexts.get(&ctx_id).ok_or(Refused::NoContext(ctx_id))?;
+        Ok(HostBlob { context: context.number, place: None })
+    }
+
+    /// Answered when the guest sees it.
+    fn map_blob(&self, state: &mut State, resource_id: u32, offset: u64, answer: Answer) -> Outcome {
+        match self.place_blob(state, resource_id, offset) {
+            Ok(window) => window.show(offset, answer),
+            Err(refused) => return Outcome::Now(answer, Err(refused)),
+        }
+        Outcome::Later
+    }
+
+    fn place_blob(&self, state: &mut State, resource_id: u32, offset: u64) -> Result<&Window, Refused> {
+        let open = state.blobs.get_mut(&resource_id).ok_or(Refused::NoBlob(resource_id))?;
+        let window = self.window().ok_or(Refused::NoWindow)?;
+        let host = open.host.as_mut().ok_or(Refused::NotOfHost(resource_id))?;
+        // Nobody has a blob that has no place.
+        let blob = Arc::get_mut(&mut open.blob).filter(|_| host.place.is_none());
+        let blob = blob.ok_or(Refused::MappedBefore(resource_id))?;
+        blob.set_place(window.place(offset, blob.size())?);
+        host.place = Some(offset);
+        Ok(window)
+    }
+
+    /// Answered when the guest may use that part of the window for something else.
+    fn unmap_blob(&self, state: &mut State, resource_id: u32, answer: Answer) -> Outcome {
+        let place = state.blob(resource_id).and_then(|open| {
+            let window = self.window().ok_or(Refused::NoWindow)?;
+            Ok((window, open.place().ok_or(Refused::NotMapped(resource_id))?))
+        });
+        match place {
+            Ok((window, offset)) => window.hide(offset, answer),
+            Err(refused) => return Outcome::Now(answer, Err(refused)),
+        }
+        Outcome::Later
     }
 
     fn attach(&self, state: &mut State, ctx_id: u32, resource_id: u32) -> Result<Response, Refused> {
@@ -226,7 +311,15 @@ impl Control {
         if attached >= self.limits.attachments {
             return Err(Refused::TooManyAttachments(self.limits.attachments));
         }
-        let blob = BlobUse { blob: Arc::clone(&open.blob), _hold: open.hold.clone() };
+        if let Some(host) = &open.host {
+            if host.context != context.number {
+                return Err(Refused::OtherContext { ctx_id, resource_id });
+            }
+            // Drivers map before they attach.
+            host.place.ok_or(Refused::NotMapped(resource_id))?;
+        }
+        let window = self.window().zip(open.place()).map(|(window, offset)| window.in_use(offset));
+        let blob = BlobUse { blob: Arc::clone(&open.blob), _window: window, _hold: open.hold.clone() };
         context.context.attach(blob).map_err(|failure| Refused::Context(ctx_id, failure))?;
         context.attached.insert(resource_id);
         Ok(Response::Ok)
@@ -241,14 +334,15 @@ impl Control {
             .blobs
             .iter()
             .filter(|(_, open)| {
-                !open.lost && !open.blob.pieces().iter().all(|piece| state.layout.backs(piece))
+                let backed = || open.blob.pieces().iter().all(|piece| state.layout.backs(piece));
+                !open.lost && open.host.is_none() && !backed()
             })
             .map(|(id, _)| *id)
             .collect();
         let released = Released::new();
         for id in gone {
             log::warn!("the memory of blob {id} was taken from the guest");
-            state.take_from_contexts(id);
+            self.take_from_contexts(&mut state, id);
             let Some(open) = state.blobs.get_mut(&id) else { continue };
             open.lost = true;
             // Those that still use it have clones of the old hold. The new one, which an UNREF waits for, is held
@@ -264,16 +358,79 @@ impl Control {
     /// answered.
     pub(super) fn reset(&self) {
         let mut state = self.lock();
+        if let Some(window) = &self.window {
+            window.stop();
+        }
         let released = Released::new();
-        for (_, open) in state.contexts.drain() {
+        let State { contexts, blobs, .. } = &mut *state;
+        for (_, open) in contexts.drain() {
+            self.detached(blobs, &open.attached);
             open.context.destroy(released.hold());
         }
-        for (_, open) in state.blobs.drain() {
-            released.after(&open.hold);
+        for (_, open) in blobs.drain() {
+            let place = self.window.clone().zip(open.place());
+            released.after(&open.hold, move || {
+                if let Some((window, offset)) = place {
+                    window.release(offset, None);
+                }
+            });
         }
         drop(state);
         released.wait("contexts that end");
         self.answers.wait_until_idle();
+    }
+}
+
+impl Control {
+    fn take_from_contexts(&self, state: &mut State, resource_id: u32) {
+        for open in state.contexts.values_mut() {
+            if open.attached.remove(&resource_id) {
+                self.detached(&state.blobs, &[resource_id].into());
+                open.context.detach(resource_id);
+            }
+        }
+    }
+
+    /// What a context loses now, it does not lose by the death of its worker.
+    fn detached(&self, blobs: &HashMap<u32, OpenBlob>, resources: &HashSet<u32>) {
+        let Some(window) = self.window() else { return };
+        let places = resources.iter().filter_map(|id| blobs.get(id)?.place());
+        places.for_each(|offset| window.detached(offset));
+    }
+
+    fn detach(&self, state: &mut State, ctx_id: u32, resource_id: u32) -> Result<Response, Refused> {
+        let open = state.contexts.get_mut(&ctx_id).ok_or(Refused::NoContext(ctx_id))?;
+        if !open.attached.remove(&resource_id) {
+            return Err(Refused::NotAttached { ctx_id, resource_id });
+        }
+        self.detached(&state.blobs, &[resource_id].into());
+        open.context.detach(resource_id);
+        Ok(Response::Ok)
+    }
+
+    /// Answered when no context reaches the memory any more: the guest then gives the pages to others.
+    fn unref(&self, state: &mut State, resource_id: u32, answer: Answer) -> Outcome {
+        self.take_from_contexts(state, resource_id);
+        let Some(open) = state.blobs.remove(&resource_id) else {
+            return Outcome::Now(answer, Err(Refused::NoBlob(resource_id)));
+        };
+        match self.window.clone().zip(open.place()) {
+            None => open.hold.when_released(move || answer.complete(Ok(()))),
+            Some((window, offset)) => {
+                open.hold.when_released(move || window.release(offset, Some(answer)));
+            }
+        }
+        Outcome::Later
+    }
+
+    /// Answered when the context has let go of everything.
+    fn destroy_context(&self, state: &mut State, ctx_id: u32, answer: Answer) -> Outcome {
+        let Some(open) = state.contexts.remove(&ctx_id) else {
+            return Outcome::Now(answer, Err(Refused::NoContext(ctx_id)));
+        };
+        self.detached(&state.blobs, &open.attached);
+        open.context.destroy(Hold::until(move || answer.complete(Ok(()))));
+        Outcome::Later
     }
 }
 
@@ -293,13 +450,12 @@ impl State {
     fn blob(&self, id: u32) -> Result<&OpenBlob, Refused> {
         self.blobs.get(&id).ok_or(Refused::NoBlob(id))
     }
+}
 
-    fn take_from_contexts(&mut self, resource_id: u32) {
-        for open in self.contexts.values_mut() {
-            if open.attached.remove(&resource_id) {
-                open.context.detach(resource_id);
-            }
-        }
+impl OpenBlob {
+    /// Where it is in the window.
+    fn place(&self) -> Option<u64> {
+        self.host.as_ref()?.place
     }
 }
 
@@ -320,34 +476,6 @@ fn capset(id: u32, version: u32) -> Result<Response, Refused> {
     }
     // No context commands yet.
     Ok(Response::Capset(Capset::new(wire::VERSION_MIN, wire::VERSION_MAX).as_bytes().to_vec()))
-}
-
-fn detach(state: &mut State, ctx_id: u32, resource_id: u32) -> Result<Response, Refused> {
-    let open = state.contexts.get_mut(&ctx_id).ok_or(Refused::NoContext(ctx_id))?;
-    if !open.attached.remove(&resource_id) {
-        return Err(Refused::NotAttached { ctx_id, resource_id });
-    }
-    open.context.detach(resource_id);
-    Ok(Response::Ok)
-}
-
-/// Answered when no context reaches the memory any more: the guest then gives the pages to others.
-fn unref(state: &mut State, resource_id: u32, answer: Answer) -> Outcome {
-    state.take_from_contexts(resource_id);
-    let Some(open) = state.blobs.remove(&resource_id) else {
-        return Outcome::Now(answer, Err(Refused::NoBlob(resource_id)));
-    };
-    open.hold.when_released(move || answer.complete(Ok(())));
-    Outcome::Later
-}
-
-/// Answered when the context has let go of everything.
-fn destroy_context(state: &mut State, ctx_id: u32, answer: Answer) -> Outcome {
-    let Some(open) = state.contexts.remove(&ctx_id) else {
-        return Outcome::Now(answer, Err(Refused::NoContext(ctx_id)));
-    };
-    open.context.destroy(Hold::until(move || answer.complete(Ok(()))));
-    Outcome::Later
 }
 
 fn submit(state: &mut State, header: Header, bytes: &[u8], answer: Answer) -> Outcome {
@@ -378,10 +506,13 @@ impl Released {
         self.hold.clone()
     }
 
-    /// The wait takes this one in.
-    fn after(&self, other: &Hold) {
+    /// The wait takes this one in, and what is done then.
+    fn after(&self, other: &Hold, then: impl FnOnce() + Send + 'static) {
         let hold = self.hold();
-        other.when_released(move || drop(hold));
+        other.when_released(move || {
+            then();
+            drop(hold);
+        });
     }
 
     /// The same, and `later` is held as long as `used`.

@@ -65,7 +65,7 @@ pub enum ScatterError {
     },
 }
 
-/// A file that holds guest memory.
+/// A file that holds memory which guest and host share.
 #[derive(Debug)]
 pub struct Backing {
     file: Arc<File>,
@@ -74,6 +74,11 @@ pub struct Backing {
 }
 
 impl Backing {
+    pub(super) fn new(file: Arc<File>) -> rustix::io::Result<Backing> {
+        let stat = rustix::fs::fstat(&*file)?;
+        Ok(Backing { file, identity: (stat.st_dev, stat.st_ino) })
+    }
+
     /// The file.
     #[must_use]
     pub fn file(&self) -> &File {
@@ -90,7 +95,7 @@ impl Backing {
 /// A part of a blob that is contiguous in a file.
 #[derive(Clone, Debug)]
 pub struct Piece {
-    /// Guest physical address.
+    /// Guest physical address; 0 for memory of the host.
     pub addr: u64,
     /// Bytes.
     pub len: u64,
@@ -133,8 +138,7 @@ impl Layout {
             if !can_be_shared(place.file()).map_err(unknown)? {
                 return Err(MemoryError::NotShared(start));
             }
-            let stat = rustix::fs::fstat(place.file()).map_err(unknown)?;
-            let backing = Backing { file: Arc::clone(place.arc()), identity: (stat.st_dev, stat.st_ino) };
+            let backing = Backing::new(Arc::clone(place.arc())).map_err(unknown)?;
             regions.push(Region {
                 start,
                 len: region.len(),

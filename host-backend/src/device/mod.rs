@@ -11,6 +11,7 @@ mod memory;
 mod refused;
 mod ring;
 pub(crate) mod throttle;
+mod window;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -32,6 +33,7 @@ pub use limits::{ENTRIES, Limits, REQUEST, SUBMISSION};
 pub use memory::{Backing, MemoryError, PAGE, Piece};
 use ring::Chain;
 pub use ring::{QUEUE_SIZE, Ring};
+pub use window::{Vmm, WINDOW_SIZES, Window};
 
 /// The device.
 pub struct Device {
@@ -65,6 +67,19 @@ impl Device {
             broken: Default::default(),
             request: Mutex::default(),
         }
+    }
+
+    /// The same with a window, in which the guest sees memory of the host.
+    #[must_use]
+    pub fn with_window(mut self, window: Window) -> Device {
+        self.control.set_window(window);
+        self
+    }
+
+    /// The window, if there is one.
+    #[must_use]
+    pub fn window(&self) -> Option<&Window> {
+        self.control.window()
     }
 
     /// The guest's memory. [`set_memory`](Device::set_memory) replaces what is in it.
@@ -162,6 +177,13 @@ impl Device {
             self.give_up(CURSOR_QUEUE, &error.to_string());
             Nothing::Stopped
         })
+    }
+
+    /// A queue is not served for a while: the VMM is asked nothing meanwhile.
+    pub fn pause(&self, index: u16) {
+        if index == CONTROL_QUEUE {
+            self.control.pause();
+        }
     }
 
     /// A queue stops: returns when it may. The control queue takes everything with it that the guest has.

@@ -56,11 +56,56 @@ pub enum Refused {
     /// Nothing can be mapped into the guest.
     #[error("blobs cannot be mapped into the guest: there is no window")]
     NoWindow,
+    /// Window memory has a place of its own.
+    #[error("a blob of host memory with {0} pages of the guest")]
+    HostPages(usize),
+    /// Nobody could see it.
+    #[error("a blob of host memory that is not to be mapped")]
+    NotMappable,
+    /// Longer than the window.
+    #[error("a blob of {0:#x} bytes, which is more than the window has")]
+    WindowSize(u64),
+    /// Guest memory is the guest's anyway.
+    #[error("blob {0} is not the host's memory")]
+    NotOfHost(u32),
+    /// A blob has one place.
+    #[error("blob {0} was mapped before")]
+    MappedBefore(u32),
+    /// There is nothing to be unmapped, or to be attached.
+    #[error("blob {0} is not mapped into the window")]
+    NotMapped(u32),
+    /// Another context's.
+    #[error("blob {resource_id} is not of context {ctx_id}")]
+    OtherContext {
+        /// Context.
+        ctx_id: u32,
+        /// Blob.
+        resource_id: u32,
+    },
+    /// Not in it.
+    #[error("{len:#x} bytes at {offset:#x} are not pages of the window")]
+    OutsideOfWindow {
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+    },
+    /// The driver gives no place twice.
+    #[error("{len:#x} bytes at {offset:#x} of the window are in use")]
+    WindowTaken {
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+    },
+    /// Its pages cannot be had.
+    #[error("no pages for a blob of the window")]
+    WindowFull,
     /// Needs a feature that is not offered.
     #[error("blobs for other devices need RESOURCE_UUID, which is not offered")]
     CrossDevice,
-    /// Guest memory has no id on the host.
-    #[error("blob_id {0:#x} for guest memory, which has none")]
+    /// Guest memory has no id on the host, and window memory one.
+    #[error("blob_id {0:#x} is not that of such memory")]
     BlobId(u64),
     /// Not whole pages.
     #[error("a blob of {0:#x} bytes, which are not one or more whole pages")]
@@ -109,9 +154,11 @@ impl Refused {
             Refused::BlobZero | Refused::NoBlob(_) | Refused::BlobExists(_) | Refused::BlobLost(_) => {
                 Failure::InvalidResourceId
             }
-            Refused::TooManyContexts(_) | Refused::TooManyBlobs | Refused::TooManyAttachments(_) => {
-                Failure::OutOfMemory
-            }
+            Refused::TooManyContexts(_)
+            | Refused::TooManyBlobs
+            | Refused::TooManyAttachments(_)
+            | Refused::WindowSize(_)
+            | Refused::WindowFull => Failure::OutOfMemory,
             Refused::Context(_, failure) => *failure,
             Refused::Malformed(_)
             | Refused::Scatter(_)
@@ -119,6 +166,14 @@ impl Refused {
             | Refused::CapsetVersion(_)
             | Refused::CapsetIndex(_)
             | Refused::NoHostMemory(_)
+            | Refused::HostPages(_)
+            | Refused::NotMappable
+            | Refused::NotOfHost(_)
+            | Refused::MappedBefore(_)
+            | Refused::NotMapped(_)
+            | Refused::OtherContext { .. }
+            | Refused::OutsideOfWindow { .. }
+            | Refused::WindowTaken { .. }
             | Refused::CrossDevice
             | Refused::BlobId(_)
             | Refused::BlobSize(_)

@@ -13,12 +13,13 @@ use vhost::vhost_user::message::{
     VhostUserLog, VhostUserMemoryRegion, VhostUserProtocolFeatures, VhostUserShMemConfig, VhostUserSharedMsg,
     VhostUserSingleMemoryRegion, VhostUserVirtioFeatures, VhostUserVringAddrFlags, VhostUserVringState,
 };
-use vhost::vhost_user::{Error, GpuBackend, Result, VhostUserBackendReqHandlerMut};
+use vhost::vhost_user::{Backend, Error, GpuBackend, Result, VhostUserBackendReqHandlerMut};
 use virtio_bindings::virtio_ring::VIRTIO_RING_F_EVENT_IDX;
 use vm_memory::{GuestAddress, GuestAddressSpace as _, GuestMemoryMmap, GuestRegionMmap};
 use zerocopy::IntoBytes as _;
 
 use super::queues::Queues;
+use super::shmem::Channel;
 use crate::device::{Device, Ring};
 
 /// Regions of memory at most, as vhost in the kernel has it.
@@ -33,6 +34,7 @@ pub struct Handler {
     queues: Queues,
     owned: bool,
     acked: u64,
+    protocol: VhostUserProtocolFeatures,
     mappings: Vec<Mapping>,
 }
 
@@ -42,6 +44,8 @@ struct Mapping {
     vmm: u64,
     guest: u64,
     len: u64,
+    /// It is the window, which is no memory for rings, requests and blobs of the guest.
+    window: bool,
 }
 
 fn unsupported<T>(what: &'static str) -> Result<T> {
@@ -58,7 +62,15 @@ impl Handler {
         let ring = || Ring::new(device.memory()).map_err(io::Error::other);
         let rings = vec![ring()?, ring()?];
         let queues = Queues::start(Arc::clone(&device), rings.clone())?;
-        Ok(Handler { device, rings, queues, owned: false, acked: 0, mappings: Vec::new() })
+        Ok(Handler {
+            device,
+            rings,
+            queues,
+            owned: false,
+            acked: 0,
+            protocol: VhostUserProtocolFeatures::empty(),
+            mappings: Vec::new(),
+        })
     }
 
     fn ring(&self, index: u32) -> Result<&Ring> {
@@ -69,6 +81,7 @@ impl Handler {
     fn guest(&self, vmm: u64) -> Result<u64> {
         let place = |mapping: &Mapping| {
             let offset = vmm.checked_sub(mapping.vmm).filter(|offset| *offset < mapping.len)?;
+            let offset = Some(offset).filter(|_| !mapping.window)?;
             mapping.guest.checked_add(offset)
         };
         self.mappings.iter().find_map(place).ok_or(Error::InvalidParam)
@@ -84,14 +97,24 @@ impl Handler {
         self.device.stop(index);
     }
 
+    /// Whether the VMM tells of the window: what it maps there comes back as memory of the guest.
+    fn is_window(&self, file: &File) -> bool {
+        self.device.window().is_some_and(|window| window.is_in(file))
+    }
+
     fn set_memory(&self, memory: GuestMemoryMmap<()>) -> Result<()> {
         self.device.set_memory(memory).map_err(failed)
     }
 }
 
+fn mapping(region: &VhostUserMemoryRegion, window: bool) -> Mapping {
+    let VhostUserMemoryRegion { guest_phys_addr: guest, memory_size: len, user_addr: vmm, .. } = *region;
+    Mapping { vmm, guest, len, window }
+}
+
 /// Maps a region.
 fn region(region: &VhostUserMemoryRegion, file: File) -> Result<(GuestRegionMmap<()>, Mapping)> {
-    let mapping = Mapping { vmm: region.user_addr, guest: region.guest_phys_addr, len: region.memory_size };
+    let mapping = mapping(region, false);
     let mapped = GuestRegionMmap::new(region.mmap_region(file)?, GuestAddress(region.guest_phys_addr));
     Ok((mapped.ok_or(Error::InvalidParam)?, mapping))
 }
@@ -140,16 +163,29 @@ impl VhostUserBackendReqHandlerMut for Handler {
     }
 
     fn get_protocol_features(&mut self) -> Result<VhostUserProtocolFeatures> {
+        let window = VhostUserProtocolFeatures::SHMEM
+            | VhostUserProtocolFeatures::BACKEND_REQ
+            | VhostUserProtocolFeatures::BACKEND_SEND_FD;
+        let window = self.device.window().map_or(VhostUserProtocolFeatures::empty(), |_| window);
         Ok(VhostUserProtocolFeatures::MQ
             | VhostUserProtocolFeatures::CONFIG
             | VhostUserProtocolFeatures::REPLY_ACK
             | VhostUserProtocolFeatures::RESET_DEVICE
-            | VhostUserProtocolFeatures::CONFIGURE_MEM_SLOTS)
+            | VhostUserProtocolFeatures::CONFIGURE_MEM_SLOTS
+            | window)
     }
 
-    fn set_protocol_features(&mut self, _features: u64) -> Result<()> {
-        // What depends on them is in the crate.
+    fn set_protocol_features(&mut self, features: u64) -> Result<()> {
+        // What else depends on them is in the crate.
+        self.protocol = VhostUserProtocolFeatures::from_bits_truncate(features);
         Ok(())
+    }
+
+    fn set_backend_req_fd(&mut self, channel: Backend) {
+        let needed = VhostUserProtocolFeatures::SHMEM | VhostUserProtocolFeatures::REPLY_ACK;
+        if let Some(window) = self.device.window().filter(|_| self.protocol.contains(needed)) {
+            window.set_vmm(Some(Arc::new(Channel::new(channel))));
+        }
     }
 
     fn get_queue_num(&mut self) -> Result<u64> {
@@ -162,9 +198,12 @@ impl VhostUserBackendReqHandlerMut for Handler {
         files: Vec<File>,
         _postcopy: Option<bool>,
     ) -> Result<Option<Vec<VhostUserMemoryRegionBase>>> {
+        let (windows, memory): (Vec<_>, Vec<_>) =
+            regions.iter().zip(files).partition(|(_, file)| self.is_window(file));
         let mapped: Vec<_> =
-            regions.iter().zip(files).map(|(place, file)| region(place, file)).collect::<Result<_>>()?;
-        let (mapped, mappings): (Vec<_>, Vec<_>) = mapped.into_iter().unzip();
+            memory.into_iter().map(|(place, file)| region(place, file)).collect::<Result<_>>()?;
+        let (mapped, mut mappings): (Vec<_>, Vec<_>) = mapped.into_iter().unzip();
+        mappings.extend(windows.into_iter().map(|(place, _)| mapping(place, true)));
         self.set_memory(GuestMemoryMmap::from_regions(mapped).map_err(failed)?)?;
         self.mappings = mappings;
         Ok(None)
@@ -183,6 +222,10 @@ impl VhostUserBackendReqHandlerMut for Handler {
         if self.mappings.len() as u64 >= MEMORY_SLOTS {
             return unsupported("all memory slots are in use");
         }
+        if self.is_window(&file) {
+            self.mappings.push(mapping(added, true));
+            return Ok(None);
+        }
         let (mapped, mapping) = region(added, file)?;
         let memory = self.device.memory().memory().insert_region(Arc::new(mapped)).map_err(failed)?;
         self.set_memory(memory)?;
@@ -191,6 +234,11 @@ impl VhostUserBackendReqHandlerMut for Handler {
     }
 
     fn remove_mem_region(&mut self, removed: &VhostUserSingleMemoryRegion) -> Result<()> {
+        let is_it = |mapping: &Mapping| mapping.window && mapping.guest == removed.guest_phys_addr;
+        if let Some(window) = self.mappings.iter().position(is_it) {
+            self.mappings.swap_remove(window);
+            return Ok(());
+        }
         let start = GuestAddress(removed.guest_phys_addr);
         let memory = self.device.memory().memory().remove_region(start, removed.memory_size);
         let (memory, _region) = memory.map_err(failed)?;
@@ -252,6 +300,9 @@ impl VhostUserBackendReqHandlerMut for Handler {
             return Err(Error::InactiveFeature(VhostUserVirtioFeatures::PROTOCOL_FEATURES));
         }
         self.ring(index)?.set_enabled(enable);
+        if !enable {
+            self.device.pause(u16::try_from(index).map_err(|_| Error::InvalidParam)?);
+        }
         self.queues.changed();
         Ok(())
     }
@@ -300,7 +351,11 @@ impl VhostUserBackendReqHandlerMut for Handler {
     }
 
     fn get_shmem_config(&mut self) -> Result<VhostUserShMemConfig> {
-        unsupported("there is no window")
+        match self.device.window() {
+            // Region 1 is the one that the guest's driver calls host visible.
+            Some(window) => Ok(VhostUserShMemConfig::new(1, &[0, window.size()])),
+            None => unsupported("there is no window"),
+        }
     }
 
     fn set_log_base(&mut self, _log: &VhostUserLog, _file: File) -> Result<()> {

@@ -2,6 +2,7 @@
 
 mod handler;
 mod queues;
+mod shmem;
 
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
@@ -29,5 +30,8 @@ pub fn run(device: &Arc<Device>, connection: UnixStream) -> Result<(), Error> {
     // Nobody answers the guest any more, but what works for it ends in order.
     drop(requests);
     device.reset();
+    if let Some(window) = device.window() {
+        window.set_vmm(None);
+    }
     result
 }

@@ -31,13 +31,17 @@ struct Args {
     #[command(flatten)]
     grants: GrantArgs,
 
+    /// The device has a window.
+    #[arg(long)]
+    window: bool,
+
     #[arg(long, default_value = "info")]
     log_level: log::LevelFilter,
 }
 
-/// What starts workers of this process, with this GPU and these grants.
+/// What starts workers of this process, with this GPU and these grants, of a device with or without a window.
 #[must_use]
-pub fn program(gpu: &Gpu, grants: &GrantArgs) -> Program {
+pub fn program(gpu: &Gpu, grants: &GrantArgs, window: bool) -> Program {
     let mut args = vec![
         SUBCOMMAND.into(),
         format!("--daemon={}", std::process::id()).into(),
@@ -45,6 +49,7 @@ pub fn program(gpu: &Gpu, grants: &GrantArgs) -> Program {
     ];
     args.extend(gpu.to_args());
     args.extend(grants.to_args());
+    args.extend(window.then(|| "--window".into()));
     Program::own(args)
 }
 
@@ -73,7 +78,8 @@ fn execute(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
     let daemon = Pid::from_raw(args.daemon).ok_or("--daemon is no process")?;
     // SAFETY: this is the first thing that the process does; it has opened nothing.
     let socket = unsafe { start(daemon) }?;
-    let executor = prepare(daemon, &args.gpu.choice(), args.grants.config()).inspect_err(|error| {
+    let config = Config { window: args.window, ..args.grants.config() };
+    let executor = prepare(daemon, &args.gpu.choice(), config).inspect_err(|error| {
         // If the daemon does not hear it, it sees the end.
         drop(FromWorker::failed(error).send(&socket));
     })?;

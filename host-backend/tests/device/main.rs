@@ -6,4 +6,5 @@ mod guest;
 mod hostile;
 mod memory;
 mod support;
+mod window;
 mod workers;

@@ -21,11 +21,11 @@ fn hello_agrees_on_a_version_and_a_range() {
     let guest = Guest::with(Profile::Mi210, Config { waits: 9, aliases: 8, ..Config::default() });
     let good = fresh_range();
     let low = range(1 << 30, 64 << 30);
-    let answer = guest.hello(&[low, good]).expect("the second");
+    let answer = guest.hello(0, &[low, good]).expect("the second");
     assert_eq!((answer.version.get(), answer.addresses, answer.features.get()), (1, good, 0));
     assert_eq!((answer.wait_limit.get(), answer.alias_limit.get()), (9, 8));
     assert_eq!(answer.memory_limit.get(), good.len.get());
-    assert_eq!(guest.hello(&[good]).err(), Some(Errno::EPROTO), "once");
+    assert_eq!(guest.hello(0, &[good]).err(), Some(Errno::EPROTO), "once");
 }
 
 #[test]

@@ -367,8 +367,8 @@ impl Guest {
         self.call(request).map(|bytes| assert!(bytes.is_empty(), "{bytes:?}"))
     }
 
-    pub fn hello(&self, ranges: &[Range]) -> Result<HelloAnswer, Errno> {
-        let request = Request::Hello { versions: (1, 1), features: 0, page_size: 4096, ranges };
+    pub fn hello(&self, features: u64, ranges: &[Range]) -> Result<HelloAnswer, Errno> {
+        let request = Request::Hello { versions: (1, 1), features, page_size: 4096, ranges };
         let bytes = self.call(&request)?;
         let Ok(Answer::Hello(answer)) = Answer::decode(WireCommand::Hello, &bytes) else {
             panic!("no answer to HELLO: {bytes:?}")

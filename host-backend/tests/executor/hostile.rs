@@ -30,7 +30,7 @@ fn a_call_area_is_set_up_once_and_is_as_long_as_it_is() {
     for bytes in [&[][..], &[1], &[0; 8], &[9; 8], &[2, 0, 0, 0, 1, 0, 0, 0], &[3; 9]] {
         assert!(!guest.wait_done(guest.send_bytes(bytes)), "{bytes:?}");
     }
-    assert!(guest.hello(&[fresh_range()]).is_ok());
+    assert!(guest.hello(0, &[fresh_range()]).is_ok());
 }
 
 #[test]

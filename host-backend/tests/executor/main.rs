@@ -8,3 +8,4 @@ mod life;
 mod program;
 mod queues;
 mod waits;
+mod window;

@@ -13,7 +13,7 @@ use protocol::kfd::topology::{Topology, Tree};
 use protocol::kfd::types::EventData;
 use protocol::kfd::{Fault, FileId, Ioctl, Node, Shared, UserMem};
 use protocol::wire::structs::{Descriptor, Range};
-use protocol::wire::{Answer, Command, IoctlCall, Request, tree};
+use protocol::wire::{Answer, Command, IoctlCall, Request, feature, tree};
 use protocol::{Declaration, Errno};
 use softgpu::Profile;
 use vhost_device_kfd::worker::kfd::Config;
@@ -26,6 +26,10 @@ pub struct Program {
     pub guest: Guest,
     pub range: Range,
     pub kfd: FileId,
+    /// Whether it sees memory of the host.
+    pub window: bool,
+    /// The render node of the first GPU.
+    pub render: OnceLock<FileId>,
     gpu: OnceLock<u32>,
     next_blob: AtomicU32,
     next_address: AtomicU64,
@@ -72,15 +76,27 @@ impl Program {
 
     /// A program of a guest that has its call area.
     pub fn of(guest: Guest) -> Program {
+        Program::greeting(guest, 0)
+    }
+
+    /// One of a guest with a window.
+    pub fn seeing(guest: Guest) -> Program {
+        Program::greeting(guest, feature::WINDOW)
+    }
+
+    fn greeting(guest: Guest, features: u64) -> Program {
         let offered = fresh_range();
-        let answer = guest.hello(&[offered]).expect("a range");
+        let answer = guest.hello(features, &[offered]).expect("a range");
         assert_eq!(answer.addresses, offered);
+        let window = answer.features.get() & feature::WINDOW != 0;
         let kfd = open(&guest, Node::Kfd).expect("opened");
         let next_address = AtomicU64::new(offered.base.get());
         Program {
             guest,
             range: offered,
             kfd,
+            window,
+            render: OnceLock::new(),
             gpu: OnceLock::new(),
             next_blob: AtomicU32::new(10),
             next_address,
@@ -95,6 +111,7 @@ impl Program {
     pub fn run(self) -> Program {
         for gpu in self.topology().gpus() {
             let file = open(&self.guest, Node::Render(gpu.properties.drm_render_minor)).expect("opened");
+            self.render.get_or_init(|| file);
             let mut args = AcquireVmArgs { drm_fd: 55, gpu_id: gpu.gpu_id };
             let descriptor = Descriptor { number: 55.into(), file: file.0.into(), ..Default::default() };
             assert_eq!(self.ioctl_with(Ioctl::AcquireVm, args.as_mut_bytes(), &[descriptor]), Ok(0));
@@ -188,6 +205,15 @@ impl Program {
     }
 
     pub fn alloc(&self, address: u64, size: u64, flags: AllocFlags) -> Result<u64, Errno> {
+        self.alloc_args(address, size, flags).map(|args| args.handle)
+    }
+
+    pub fn alloc_args(
+        &self,
+        address: u64,
+        size: u64,
+        flags: AllocFlags,
+    ) -> Result<AllocMemoryOfGpuArgs, Errno> {
         let mut args = AllocMemoryOfGpuArgs {
             va_addr: address,
             size,
@@ -196,7 +222,7 @@ impl Program {
             flags: flags.0,
             ..Default::default()
         };
-        self.ioctl(Ioctl::AllocMemoryOfGpu, &mut args).map(|_| args.handle)
+        self.ioctl(Ioctl::AllocMemoryOfGpu, &mut args).map(|_| args)
     }
 
     pub fn map(&self, handle: u64) -> Result<i32, Errno> {

@@ -41,9 +41,14 @@ impl Sdma {
         let offset = MmapOffset(args.doorbell_offset);
         assert_eq!((offset.kind(), offset.gpu_id()), (MmapType::DOORBELL, args.gpu_id));
         let doorbells = program.guest.attach(program.next_id(), DOORBELLS, 1);
-        program.guest.fill(&doorbells, 0xff);
+        let (file, resource) = (program.kfd, doorbells.id);
         let place = range(args.doorbell_offset & !(DOORBELLS - 1), DOORBELLS);
-        let request = Request::Doorbells { file: program.kfd, place, resource: doorbells.id };
+        let request = if program.window {
+            Request::Place { file, place, resource }
+        } else {
+            program.guest.fill(&doorbells, 0xff);
+            Request::Doorbells { file, place, resource }
+        };
         assert_eq!(program.guest.tell(&request), Ok(()));
         Sdma { ring, pointers, doorbells, args, written: 0 }
     }

@@ -42,7 +42,7 @@ fn serve() -> Result<(), Box<dyn std::error::Error>> {
     if choice == Choice::Threads {
         std::thread::spawn(|| std::thread::sleep(Duration::from_secs(60)));
     }
-    let executor = KfdExecutor::new(kfd::open(&gpu())?, Config::default());
+    let executor = KfdExecutor::new(kfd::open(&gpu())?, Config { window: true, ..Config::default() });
     jail::lock(&rules(&choice))?;
     Ok(run(socket, Arc::new(Tries(executor)))?)
 }

@@ -182,7 +182,7 @@ fn work(guest: Guest) -> Guest {
     guest.wait_released(&long);
     guest.attach(AREA, AREA_BYTES as u64, 1);
     assert_eq!(guest.submit(Submission::Setup { resource: AREA }), Some(true));
-    let program = Program::of(guest).run();
+    let program = Program::seeing(guest).run();
     let (from, to) = (program.buffer(PAGE), program.buffer(PAGE));
     let mut queue = Sdma::new(&program);
     program.guest.store(&from.blob, 8, 77);

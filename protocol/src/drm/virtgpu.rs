@@ -31,6 +31,8 @@ pub const EXECBUF_FENCE_FD_OUT: u32 = 2;
 pub const EXECBUF_RING_IDX: u32 = 4;
 /// A blob of the guest's own pages (`VIRTGPU_BLOB_MEM_GUEST`).
 pub const BLOB_MEM_GUEST: u32 = 1;
+/// A blob of the host's memory (`VIRTGPU_BLOB_MEM_HOST3D`).
+pub const BLOB_MEM_HOST3D: u32 = 2;
 /// The blob can be mapped by its guest (`VIRTGPU_BLOB_FLAG_USE_MAPPABLE`).
 pub const BLOB_USE_MAPPABLE: u32 = 1;
 

@@ -20,6 +20,9 @@ pub const DEBUG_NAME_LEN: usize = 64;
 /// Capset of AMD's KFD interface. Registered by virglrenderer (`VIRGL_RENDERER_CAPSET_HSAKMT`), not in Linux.
 pub const CAPSET_HSAKMT: u32 = 8;
 
+/// `blob_id` of a context's memory in the window ([`HelloAnswer::window_blob`](crate::wire::structs::HelloAnswer)).
+pub const WINDOW_BLOB: u64 = 1;
+
 kfd_consts! {
     /// Bits of `context_init` that name the capset.
     CONTEXT_INIT_CAPSET_MASK: u32 = 0xff, "VIRTIO_GPU_CONTEXT_INIT_CAPSET_ID_MASK";

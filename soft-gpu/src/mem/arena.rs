@@ -47,9 +47,9 @@ impl Arena {
     /// # Errors
     /// Whatever `mmap` answers; `EINVAL` if `len` is 0 or not whole pages.
     pub fn new(fd: OwnedFd, len: u64) -> std::io::Result<Self> {
-        let size = usize::try_from(len).map_err(|_| rustix::io::Errno::INVAL)?;
+        let size = usize::try_from(len).map_err(|_| Errno::INVAL)?;
         if len == 0 || !len.is_multiple_of(PAGE_SIZE) {
-            return Err(rustix::io::Errno::INVAL.into());
+            return Err(Errno::INVAL.into());
         }
         let region = Region::map_file(&fd, size)?;
         let mut free = FreeRanges::default();

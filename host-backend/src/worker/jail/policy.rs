@@ -95,6 +95,7 @@ const HOLE: u64 =
 /// What the software GPU needs.
 const SOFT: &[Rule] = rules! {
     SYS_fallocate: Verdict::AllowIf { argument: 1, mask: u64::MAX, value: HOLE }, "pages of buffers that are freed";
+    SYS_lseek: Verdict::Allow, "what is written of a buffer that moves into the window";
 };
 
 /// What is needed on some machines only: here nothing may show it.

@@ -17,6 +17,8 @@ pub struct Config {
     pub waiting_bytes: usize,
     /// Whether the guest may debug. Without, what a debugger needs is not offered.
     pub debug: bool,
+    /// Whether the device has a window, so that the guest can see memory of the GPUs. For a GPU in software alone.
+    pub window: bool,
     /// What the ids of GPUs that the guest sees are made from, beside their own: the same for all contexts of a VM.
     pub identity: u128,
 }
@@ -31,6 +33,7 @@ impl Default for Config {
             aliases: 1 << 17,
             waiting_bytes: 64 << 20,
             debug: false,
+            window: false,
             identity: 0,
         }
     }

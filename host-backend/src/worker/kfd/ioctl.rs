@@ -46,8 +46,7 @@ pub(super) struct Outcome {
 }
 
 impl Client {
-    pub(super) fn new(process: Arc<dyn Process>, space: Arc<Space>, relay: Relay, debug: bool) -> Client {
-        let policy = Policy::new(space.range(), debug);
+    pub(super) fn new(process: Arc<dyn Process>, space: Arc<Space>, relay: Relay, policy: Policy) -> Client {
         Client { relay, process, userptrs: Mutex::default(), policy, space }
     }
 
@@ -173,6 +172,10 @@ impl Client {
         let mut made = typed::<CreateQueueArgs>(args);
         made.doorbell_offset = kernels_offset(&made);
         put(args, &made);
+        if self.policy.window() {
+            // The guest rings itself.
+            return Ok(value);
+        }
         // A pointer in memory of the host is not the guest's to write, so there is nothing to look at.
         let pin = |address| self.space.pin(AddressRange::new(address, 8)?).ok();
         let (write, read) = (pin(made.write_pointer_address), pin(made.read_pointer_address));

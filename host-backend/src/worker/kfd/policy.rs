@@ -17,6 +17,7 @@ use super::space::AddressRange;
 pub(super) struct Policy {
     range: AddressRange,
     debug: bool,
+    window: bool,
     /// What was refused and logged already.
     told: Mutex<HashSet<(&'static str, &'static str)>>,
 }
@@ -25,8 +26,13 @@ pub(super) struct Policy {
 type Refused = (Errno, &'static str);
 
 impl Policy {
-    pub(super) fn new(range: AddressRange, debug: bool) -> Policy {
-        Policy { range, debug, told: Mutex::default() }
+    pub(super) fn new(range: AddressRange, debug: bool, window: bool) -> Policy {
+        Policy { range, debug, window, told: Mutex::default() }
+    }
+
+    /// Whether the guest sees memory of the GPUs, and stores into their doorbells itself.
+    pub(super) fn window(&self) -> bool {
+        self.window
     }
 
     /// Whether a call with these arguments may be made.
@@ -63,7 +69,7 @@ impl Policy {
     fn kfd(&self, ioctl: Ioctl, args: &[u8]) -> Result<(), Refused> {
         offered(ioctl, self.debug).map_err(|why| (Errno::EOPNOTSUPP, why))?;
         match ioctl {
-            Ioctl::AllocMemoryOfGpu => alloc(args),
+            Ioctl::AllocMemoryOfGpu => alloc(args, self.window),
             Ioctl::GetQueueWaveState => self.wave_state(args),
             Ioctl::SetXnackMode => xnack(args),
             _ => Ok(()),
@@ -148,12 +154,12 @@ pub(in crate::worker) fn kernel_calls() -> impl Iterator<Item = (&'static str, u
     kfd.chain(DRM.into_iter().map(move |ioctl| (ioctl.decl().name, number(ioctl.request()))))
 }
 
-fn alloc(args: &[u8]) -> Result<(), Refused> {
+fn alloc(args: &[u8], window: bool) -> Result<(), Refused> {
     let flags = AllocFlags(u32::try_from(field(Ioctl::AllocMemoryOfGpu, "flags", args)).unwrap_or(u32::MAX));
     if flags.contains(AllocFlags::MMIO_REMAP) {
         return Err((Errno::EOPNOTSUPP, "a guest has no registers of the GPU"));
     }
-    if flags.contains(AllocFlags::VRAM | AllocFlags::PUBLIC) {
+    if flags.contains(AllocFlags::VRAM | AllocFlags::PUBLIC) && !window {
         return Err((Errno::EINVAL, "without a window no CPU of the guest sees VRAM"));
     }
     Ok(())
@@ -212,7 +218,7 @@ mod tests {
     const BASE: u64 = 1 << 42;
 
     fn policy() -> Policy {
-        Policy::new(AddressRange { base: BASE, len: 1 << 40 }, false)
+        Policy::new(AddressRange { base: BASE, len: 1 << 40 }, false, false)
     }
 
     fn check(ioctl: Ioctl, args: &[u8]) -> Result<(), Errno> {
@@ -277,6 +283,10 @@ mod tests {
         assert_eq!(alloc(AllocFlags::GTT), Ok(()));
         assert_eq!(alloc(AllocFlags::VRAM | AllocFlags::PUBLIC), Err(Errno::EINVAL));
         assert_eq!(alloc(AllocFlags::MMIO_REMAP), Err(Errno::EOPNOTSUPP));
+        let (size, flags) = (4096, (AllocFlags::VRAM | AllocFlags::PUBLIC).0);
+        let args = AllocMemoryOfGpuArgs { va_addr: BASE, size, flags, ..Default::default() };
+        let window = Policy { window: true, ..policy() };
+        assert_eq!(window.check(Declaration::Kfd(Ioctl::AllocMemoryOfGpu), args.as_bytes()), Ok(()));
     }
 
     #[test]

@@ -1,14 +1,17 @@
 //! The thread of a context's calls: takes them, executes what is short, and gives the rest to other threads.
 
+use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use protocol::kfd::flat::Declared as _;
-use protocol::kfd::topology::Topology;
-use protocol::kfd::{Caller, FileId, Interrupt, Kfd, ProcessId};
+use protocol::kfd::{Caller, FileId, Interrupt, Kfd, Pages, ProcessId};
+use protocol::virtio_gpu::constants::WINDOW_BLOB;
 use protocol::wire::area::QUEUE_LEN;
 use protocol::wire::structs::{HelloAnswer, Range};
-use protocol::wire::{Answer, DecodeError, IoctlAnswer, IoctlCall, Request, VERSION_MAX, VERSION_MIN, tree};
+use protocol::wire::{
+    Answer, DecodeError, IoctlAnswer, IoctlCall, Request, VERSION_MAX, VERSION_MIN, feature, tree,
+};
 use protocol::{Declaration, Errno};
 
 use super::area::Area;
@@ -16,12 +19,13 @@ use super::blob::Blobs;
 use super::config::Config;
 use super::ioctl::{Client, Outcome};
 use super::mapping::{self, Mappings, PAGE};
+use super::policy::Policy;
 use super::pool::Pool;
 use super::range;
 use super::relay::Relay;
 use super::session::{Call, Message, Session};
 use super::space::{AddressRange, GuestMem, SpaceLimits};
-use super::topology::for_guest;
+use super::topology::{Sight, for_guest};
 
 /// Threads for calls that take long but do not wait for others.
 const SLOW_THREADS: usize = 2;
@@ -51,8 +55,7 @@ struct Context {
     kfd: Arc<dyn Kfd>,
     /// The topology as it was when the guest began to ask for it.
     tree: Mutex<Vec<u8>>,
-    debug: bool,
-    identity: u128,
+    sight: Sight,
     mappings: Arc<Mappings>,
 }
 
@@ -142,6 +145,10 @@ impl Server {
                 let done = self.doorbells(&context, file, &place, resource);
                 call.finish(done.map(|()| &Answer::Nothing));
             }
+            Request::Place { file, place, resource } => {
+                let done = self.place(&context, file, &place, resource);
+                call.finish(done.map(|()| &Answer::Nothing));
+            }
             Request::Cancel { slot } => {
                 self.session.cancel(slot);
                 call.finish(Ok(&Answer::Nothing));
@@ -152,10 +159,10 @@ impl Server {
 
     /// The first command is HELLO.
     fn first(&mut self, call: Call, request: &Request<'_>) {
-        let Request::Hello { versions, page_size, ranges, .. } = *request else {
+        let Request::Hello { versions, features, page_size, ranges } = *request else {
             return call.finish(Err(Errno::EPROTO));
         };
-        let said = self.hello(versions, page_size, ranges);
+        let said = self.hello(versions, features, page_size, ranges);
         let said = said.map(|(context, answer)| {
             self.context = Some(Arc::new(context));
             Answer::Hello(answer)
@@ -166,6 +173,7 @@ impl Server {
     fn hello(
         &self,
         (lowest, highest): (u32, u32),
+        features: u64,
         page_size: u32,
         ranges: &[Range],
     ) -> Result<(Context, HelloAnswer), Errno> {
@@ -178,7 +186,9 @@ impl Server {
             log::warn!("the guest has pages of {page_size} bytes, not {PAGE}");
             return Err(Errno::EINVAL);
         }
-        let (topology, _) = self.topology()?;
+        let window = self.config.window && features & feature::WINDOW != 0;
+        let sight = Sight { debug: self.config.debug, window, identity: self.config.identity };
+        let (topology, _) = for_guest(&self.kfd.topology()?, sight)?;
         let common = range::of_all_gpus(&topology)?;
         let limits = SpaceLimits { bytes: self.config.memory, aliases: self.config.aliases as usize };
         let space = Arc::new(range::choose(ranges, common, limits, &self.mappings)?);
@@ -198,21 +208,19 @@ impl Server {
             memory_limit: self.config.memory.min(range.len).into(),
             alias_limit: self.config.aliases.into(),
             wait_limit: self.config.waits.into(),
+            features: if window { feature::WINDOW } else { 0 }.into(),
+            window_blob: if window { WINDOW_BLOB } else { 0 }.into(),
             ..HelloAnswer::default()
         };
+        let policy = Policy::new(range, sight.debug, window);
         let context = Context {
-            client: Client::new(process, space, Relay::new(!self.config.spin.is_zero()), self.config.debug),
+            client: Client::new(process, space, Relay::new(!self.config.spin.is_zero()), policy),
             kfd: Arc::clone(&self.kfd),
             tree: Mutex::default(),
-            debug: self.config.debug,
-            identity: self.config.identity,
+            sight,
             mappings: Arc::clone(&self.mappings),
         };
         Ok((context, answer))
-    }
-
-    fn topology(&self) -> Result<(Topology, protocol::kfd::topology::Tree), Errno> {
-        for_guest(&self.kfd.topology()?, self.config.debug, self.config.identity)
     }
 
     fn alias(&self, context: &Context, resource: u32, offset: u64, at: &Range) -> Result<(), Errno> {
@@ -221,7 +229,26 @@ impl Server {
         context.client.space.alias(at, blob, offset)
     }
 
+    /// The window's memory becomes the device's, as long as the device has it.
+    fn place(&self, context: &Context, file: FileId, place: &Range, resource: u32) -> Result<(), Errno> {
+        if !context.sight.window {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let place = addresses(place)?;
+        let blob = self.blobs.wait_for(resource)?;
+        let pieces = blob.part(0, place.len).filter(|_| blob.size() == place.len).ok_or(Errno::EINVAL)?;
+        let [piece] = &pieces[..] else { return Err(Errno::EINVAL) };
+        // What is mapped over a file's mapping splits it; and the view that it is copied through.
+        let taken = context.mappings.take(3)?;
+        let keep = Box::new((Arc::clone(&blob), taken));
+        let pages = Pages { fd: piece.file.as_fd(), offset: piece.offset, keep };
+        context.client.process.place(file, place.base, place.len, pages)
+    }
+
     fn doorbells(&self, context: &Context, file: FileId, place: &Range, resource: u32) -> Result<(), Errno> {
+        if context.sight.window {
+            return Err(Errno::EOPNOTSUPP);
+        }
         let place = addresses(place)?;
         let blob = self.blobs.wait_for(resource)?;
         let mapping = context.client.process.mmap(file, place.base, place.len)?;
@@ -330,7 +357,7 @@ impl Context {
     fn topology(&self, call: Call, offset: u64) {
         let mut bytes = self.tree.lock().unwrap_or_else(PoisonError::into_inner);
         if offset == 0 {
-            let read = self.kfd.topology().and_then(|tree| for_guest(&tree, self.debug, self.identity));
+            let read = self.kfd.topology().and_then(|tree| for_guest(&tree, self.sight));
             match read {
                 Ok((_, files)) => *bytes = tree::encode(&files),
                 Err(errno) => return call.finish(Err(errno)),

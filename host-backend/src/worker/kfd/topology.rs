@@ -26,29 +26,46 @@ const DOMAIN: u32 = 1;
 /// Bytes of the memory that stands for the guest's own.
 const SOME_MEMORY: u64 = 1 << 30;
 
+/// What a guest is shown.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sight {
+    /// What debuggers need.
+    pub(super) debug: bool,
+    /// VRAM, in the window.
+    pub(super) window: bool,
+    /// What ids are made from, beside the host's.
+    pub(super) identity: u128,
+}
+
 /// The files of the guest.
 ///
 /// # Errors
 /// `EIO` for files that make no sense.
-pub(super) fn for_guest(tree: &Tree, debug: bool, identity: u128) -> Result<(Topology, Tree), Errno> {
+pub(super) fn for_guest(tree: &Tree, sight: Sight) -> Result<(Topology, Tree), Errno> {
     let host = Topology::parse(tree).map_err(|error| {
         log::error!("the topology cannot be read: {error}");
         Errno::EIO
     })?;
-    let topology = guest_topology(&host.topology, debug, identity);
+    let topology = guest_topology(&host.topology, sight);
     let files = topology.tree(layout(tree));
     Ok((topology, files))
 }
 
 /// Node 0 stands for the guest's own memory and processors, which the guest knows better. Then come the GPUs, as far as guests
 /// can use them, in order and without holes.
-fn guest_topology(host: &Topology, debug: bool, identity: u128) -> Topology {
+fn guest_topology(host: &Topology, sight: Sight) -> Topology {
     let shared: Vec<&Node> = host.gpus().filter(|node| can_be_shared(node)).collect();
     let numbers: HashMap<u32, u32> = shared.iter().zip(1..).map(|(node, number)| (node.id, number)).collect();
     let cpus = host.nodes.iter().filter(|node| !node.is_gpu()).map(|node| node.id).collect::<Vec<_>>();
     let number_of = |id: u32| if cpus.contains(&id) { Some(0) } else { numbers.get(&id).copied() };
-    let gpus = shared.iter().zip(1..).map(|(node, number)| gpu(node, number, &number_of, debug, identity));
+    let gpus = shared.iter().zip(1..).map(|(node, number)| gpu(node, number, &number_of, sight));
     let mut nodes = vec![cpu(host)];
+    if sight.window {
+        // As of hosts whose CPUs see VRAM.
+        let host: Vec<IoLink> =
+            host.nodes.iter().filter(|node| !node.is_gpu()).flat_map(|node| node.io_links.clone()).collect();
+        nodes[0].io_links = links(&host, 0, &number_of);
+    }
     nodes.extend(gpus);
     nodes.iter_mut().for_each(Node::set_counts);
     Topology { generation_id: host.generation_id, nodes, ..Topology::default() }
@@ -72,17 +89,11 @@ fn cpu(host: &Topology) -> Node {
     Node { properties, mem_banks: vec![bank], ..Node::default() }
 }
 
-fn gpu(
-    host: &Node,
-    number: u32,
-    number_of: &dyn Fn(u32) -> Option<u32>,
-    debug: bool,
-    identity: u128,
-) -> Node {
+fn gpu(host: &Node, number: u32, number_of: &dyn Fn(u32) -> Option<u32>, sight: Sight) -> Node {
     let mut node = Node { id: number, ..host.clone() };
     let properties = &mut node.properties;
     properties.capability &= !CAP_SVM;
-    if !debug {
+    if !sight.debug {
         properties.capability &= !CAP_DEBUG;
         properties.debug_prop = 0;
     }
@@ -91,10 +102,12 @@ fn gpu(
     properties.num_gws = 0;
     properties.domain = DOMAIN;
     properties.location_id = number << 8;
-    properties.unique_id = hashed(properties.unique_id, identity);
-    properties.hive_id = hashed(properties.hive_id, identity);
-    for bank in node.mem_banks.iter_mut().filter(|bank| bank.heap_type == HEAP_PUBLIC) {
-        bank.heap_type = HEAP_PRIVATE;
+    properties.unique_id = hashed(properties.unique_id, sight.identity);
+    properties.hive_id = hashed(properties.hive_id, sight.identity);
+    if !sight.window {
+        for bank in node.mem_banks.iter_mut().filter(|bank| bank.heap_type == HEAP_PUBLIC) {
+            bank.heap_type = HEAP_PRIVATE;
+        }
     }
     node.io_links = links(&host.io_links, number, number_of);
     // To other GPUs only: node 0 stands for all processors, and the way to the nearest ones is there.
@@ -103,7 +116,8 @@ fn gpu(
     node
 }
 
-/// Links to what is shared, one for each. Those from processors to GPUs are not among them: no CPU of the guest sees VRAM.
+/// Links to what is shared, one for each. Those from processors to GPUs are there with a window only: else no CPU of the guest
+/// sees VRAM.
 fn links(host: &[IoLink], from: u32, number_of: &dyn Fn(u32) -> Option<u32>) -> Vec<IoLink> {
     let mut out: Vec<IoLink> = Vec::new();
     for link in host {
@@ -153,8 +167,12 @@ mod tests {
     use super::*;
 
     fn guest(profile: Profile) -> Topology {
+        seen(profile, Sight::default())
+    }
+
+    fn seen(profile: Profile, sight: Sight) -> Topology {
         let tree = profile.machine(Kernel::default()).tree();
-        let (topology, files) = for_guest(&tree, false, 7).expect("valid");
+        let (topology, files) = for_guest(&tree, Sight { identity: 7, ..sight }).expect("valid");
         assert_eq!(Topology::parse(&files).expect("valid").topology, topology);
         topology
     }
@@ -169,6 +187,25 @@ mod tests {
         assert_eq!((ends, gpu.p2p_links.len()), (vec![(1, 0)], 0));
         assert!(topology.nodes[0].io_links.is_empty(), "no CPU sees VRAM");
         assert_eq!(gpu.properties.io_links_count, 1);
+    }
+
+    #[test]
+    fn with_a_window_vram_and_links_are_as_natively() {
+        let window = Sight { window: true, ..Sight::default() };
+        let host = Profile::Mi210.machine(Kernel::default()).topology;
+        let topology = seen(Profile::Mi210, window);
+        assert_eq!(topology.nodes[0].io_links, host.nodes[0].io_links);
+        assert_eq!(topology.nodes[0].properties.io_links_count, 1);
+        assert_eq!(topology.nodes[1].io_links, host.nodes[1].io_links);
+        assert_eq!(topology.nodes[1].mem_banks, host.nodes[1].mem_banks);
+        // One for each GPU, whichever socket it hangs on.
+        let two = seen(Profile::TwoGpu, window);
+        let ends: Vec<_> = two.nodes[0].io_links.iter().map(|link| (link.node_from, link.node_to)).collect();
+        assert_eq!(ends, [(0, 1), (0, 2)]);
+        // What a host's CPUs do not see, a guest's do not.
+        let private = seen(Profile::Mi210Private, window);
+        assert!(private.nodes[0].io_links.is_empty());
+        assert!(private.nodes[1].mem_banks.iter().all(|bank| bank.heap_type == HEAP_PRIVATE));
     }
 
     #[test]
@@ -211,7 +248,7 @@ mod tests {
     #[test]
     fn debuggers_get_what_they_need_where_the_host_allows_it() {
         let tree = Profile::Mi210.machine(Kernel::default()).tree();
-        let (topology, _) = for_guest(&tree, true, 0).expect("valid");
+        let (topology, _) = for_guest(&tree, Sight { debug: true, ..Sight::default() }).expect("valid");
         assert_ne!(topology.nodes[1].properties.capability & CAP_DEBUG, 0);
     }
 }

@@ -1,8 +1,9 @@
-//! A VMM and a guest driver for tests: the vhost crate's frontend, as any VMM would drive the device (no shared memory
-//! regions, no GPU socket), and the driver's side of the control queue in memory of our own.
+//! A VMM and a guest driver for tests: the vhost crate's frontend, as any VMM would drive the device (no GPU socket, and shared
+//! memory regions for tests of the window alone), and the driver's side of the control queue in memory of our own.
 
 pub mod contexts;
 pub mod queue;
+pub mod shmem;
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -17,13 +18,14 @@ use protocol::virtio_gpu::{
 use vhost::vhost_user::message::{VhostUserHeaderFlag, VhostUserProtocolFeatures};
 use vhost::vhost_user::{Frontend, VhostUserFrontend};
 use vhost::{VhostBackend, VhostUserMemoryRegionInfo, VringConfigData};
-use vhost_device_kfd::device::{Contexts, Device, Limits};
+use vhost_device_kfd::device::{Contexts, Device, Limits, Window};
 use vhost_device_kfd::serve::{ServeError, bind, serve};
 use vm_memory::{Bytes, FileOffset, GuestAddress, GuestMemoryBackend, GuestMemoryMmap};
 use zerocopy::FromBytes;
 use zerocopy::little_endian::{U32, U64};
 
 use queue::Queue;
+use shmem::Shmem;
 
 /// Every wait of a test ends by then.
 pub const DEADLINE: Duration = Duration::from_secs(20);
@@ -82,11 +84,22 @@ pub struct Setup {
     pub queue_size: u16,
     /// Features that the driver does not take.
     pub without: u64,
+    /// Bytes of the window, and the VMM that shows it.
+    pub window: Option<(u64, Shmem)>,
+    /// The VMM does not know shared memory regions.
+    pub without_shmem: bool,
 }
 
 impl Setup {
     pub fn new(contexts: impl Contexts + 'static) -> Setup {
-        Setup { contexts: Box::new(contexts), limits: Limits::default(), queue_size: 256, without: EVENT_IDX }
+        Setup {
+            contexts: Box::new(contexts),
+            limits: Limits::default(),
+            queue_size: 256,
+            without: EVENT_IDX,
+            window: None,
+            without_shmem: false,
+        }
     }
 
     pub fn start(self) -> Vm {
@@ -105,7 +118,11 @@ impl Vm {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("socket");
         let endpoint = bind(&path).expect("a socket");
-        let device = Arc::new(Device::new(setup.contexts, setup.limits));
+        let device = Device::new(setup.contexts, setup.limits);
+        let device = Arc::new(match &setup.window {
+            Some((size, _)) => device.with_window(Window::new(*size).expect("a window")),
+            None => device,
+        });
         let served = Arc::clone(&device);
         let daemon = std::thread::spawn(move || serve(&served, endpoint));
         let frontend = Frontend::connect(&path, 2).expect("connected");
@@ -119,16 +136,20 @@ impl Vm {
     }
 
     fn start(setup: Setup) -> Vm {
-        let without = setup.without;
+        let (without, without_shmem) = (setup.without, setup.without_shmem);
+        let window = setup.window.as_ref().map(|(_, shmem)| shmem.clone());
         let mut vm = Vm::connect(setup);
         vm.frontend.set_owner().expect("SET_OWNER");
         vm.features = vm.frontend.get_features().expect("GET_FEATURES") & !without;
-        let protocol = vm.frontend.get_protocol_features().expect("GET_PROTOCOL_FEATURES");
-        assert!(
-            !protocol.intersects(VhostUserProtocolFeatures::SHMEM | VhostUserProtocolFeatures::LOG_SHMFD)
-        );
+        let mut protocol = vm.frontend.get_protocol_features().expect("GET_PROTOCOL_FEATURES");
+        assert!(!protocol.intersects(VhostUserProtocolFeatures::LOG_SHMFD));
+        assert_eq!(protocol.contains(VhostUserProtocolFeatures::SHMEM), window.is_some());
+        protocol.set(VhostUserProtocolFeatures::SHMEM, window.is_some() && !without_shmem);
         vm.frontend.set_protocol_features(protocol).expect("SET_PROTOCOL_FEATURES");
         vm.frontend.set_hdr_flags(VhostUserHeaderFlag::NEED_REPLY);
+        if let Some(window) = window {
+            window.connect(&mut vm.frontend);
+        }
         assert_eq!(vm.frontend.get_queue_num().expect("GET_QUEUE_NUM"), 2);
         vm.frontend.set_features(vm.features).expect("SET_FEATURES");
         vm.frontend.set_mem_table(&[region(&vm.memory, 0)]).expect("SET_MEM_TABLE");

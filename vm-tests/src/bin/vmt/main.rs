@@ -63,6 +63,9 @@ enum Verb {
         /// What vhost-device-kfd's option --gpu says.
         #[arg(long, default_value = "soft:mi210")]
         gpu: String,
+        /// What its option --window says.
+        #[arg(long, default_value = "off")]
+        window: String,
         /// Load amdgpu, which rocminfo looks for.
         #[arg(long)]
         rocminfo: bool,
@@ -125,8 +128,9 @@ impl Verb {
                 Ok(ExitCode::SUCCESS)
             }
             Self::Enter { uid, bind, argv } => enter(uid, &bind, &argv),
-            Self::Gpu { kernel, gpu, rocminfo, program, seconds, argv } => {
-                let mut guest = RocmGuest::boot(kernel_named(&kernel)?, &gpu, |what| log::info!("{what}"))?;
+            Self::Gpu { kernel, gpu, window, rocminfo, program, seconds, argv } => {
+                let say = |what: &str| log::info!("{what}");
+                let mut guest = RocmGuest::boot_with(kernel_named(&kernel)?, &gpu, &window, say)?;
                 if rocminfo {
                     guest.satisfy_rocminfo()?;
                 }
