@@ -200,7 +200,7 @@ impl Range {
         let mapped = unsafe { self.arena.region.map_over(at, len, &self.arena.fd, self.offset) };
         if mapped.is_err() {
             // They are mapped still: whoever owns them must not hear that they are free.
-            std::mem::forget(keep);
+            Box::leak(keep);
         }
         mapped
     }
