@@ -17,6 +17,7 @@ const READ_POINTER: usize = 128;
 /// A packet type that no GPU takes before it is replaced (`hsa_packet_type_t`: INVALID).
 const INVALID: u32 = 1;
 const BARRIER_AND: u32 = 3;
+const KERNEL_DISPATCH: u32 = 2;
 
 /// Memory that the program and the GPU have.
 pub struct Buffer {
@@ -128,6 +129,77 @@ impl Barriers {
         let packets = self.queue.written / 16;
         self.queue.ring(packets, packets - 1);
         until(value, 0);
+    }
+}
+
+/// A kernel: its code and what its descriptor says.
+pub struct Kernel<'a> {
+    pub code: &'a [u32],
+    /// `compute_pgm_rsrc1`, `compute_pgm_rsrc2`, `kernel_code_properties`.
+    pub registers: [u32; 3],
+    /// Bytes of LDS.
+    pub lds: u32,
+}
+
+/// An AQL queue that runs kernels.
+pub struct Kernels {
+    queue: Queue,
+    signal: Buffer,
+    /// The descriptor, the arguments, then the code.
+    code: Buffer,
+    lds: u32,
+}
+
+impl Kernels {
+    const ARGUMENTS: usize = 64;
+    const CODE: usize = 256;
+
+    pub fn new<D: Device>(program: &Program<D>, space: &mut Space, spec: &GpuSpec) -> Self {
+        let [signal, code] = [4096, 65536].map(|size| space.buffer(program, size));
+        Self { queue: Queue::new(program, space, spec, QueueType::COMPUTE_AQL), signal, code, lds: 0 }
+    }
+
+    /// Puts a kernel and its arguments in place.
+    pub fn load(&mut self, kernel: &Kernel<'_>, arguments: &[u32]) {
+        let put = |at: usize, word: u32| self.code.mem.write(at, &word.to_le_bytes()).expect("inside");
+        put(16, u32::try_from(Self::CODE).expect("small"));
+        for (at, word) in [48, 52, 56].into_iter().zip(kernel.registers) {
+            put(at, word);
+        }
+        for (index, word) in arguments.iter().enumerate() {
+            put(Self::ARGUMENTS + index * 4, *word);
+        }
+        for (index, word) in kernel.code.iter().enumerate() {
+            put(Self::CODE + index * 4, *word);
+        }
+        self.lds = kernel.lds;
+    }
+
+    /// Runs the kernel, from its doorbell to its signal.
+    pub fn run(&mut self, group: u32, grid: [u32; 2]) {
+        // Offset of the value in `amd_signal_t`.
+        let value = self.signal.mem.atomic_u64(8).expect("aligned");
+        value.store(1, Ordering::Relaxed);
+        let mut packet = [0; 16];
+        packet[..8].copy_from_slice(&[
+            KERNEL_DISPATCH | 3 << 16,
+            group | 1 << 16,
+            1,
+            grid[0],
+            grid[1],
+            1,
+            0,
+            self.lds,
+        ]);
+        [packet[8], packet[9]] = halves(self.code.va);
+        [packet[10], packet[11]] = halves(self.code.va + Self::ARGUMENTS as u64);
+        [packet[14], packet[15]] = halves(self.signal.va);
+        self.queue.place(&packet);
+        let packets = self.queue.written / 16;
+        self.queue.ring(packets, packets - 1);
+        while black_box(value.load(Ordering::Acquire)) != 0 {
+            std::thread::sleep(std::time::Duration::from_micros(50));
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! What executing a packet works with, and how it can end.
 
+use std::sync::Arc;
+
 use super::clock::GpuClock;
 use super::{GpuFault, Interrupts};
 use crate::mem::GpuVm;
@@ -7,7 +9,7 @@ use crate::mem::GpuVm;
 /// The surroundings of a packet: the memory and the interrupt line of one (process, GPU).
 #[derive(Clone, Copy)]
 pub(super) struct Cx<'a> {
-    pub(super) vm: &'a GpuVm,
+    pub(super) vm: &'a Arc<GpuVm>,
     pub(super) clock: GpuClock,
     pub(super) interrupts: &'a dyn Interrupts,
 }

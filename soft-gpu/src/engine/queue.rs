@@ -93,7 +93,17 @@ impl Queue {
     /// descriptor. The write pointer is looked at when the queue becomes active.
     pub(super) fn update(&mut self, ring: u64, ring_size: u64, active: bool) {
         self.config.active = active;
+        if !active {
+            self.pause();
+        }
         self.ring.move_to(ring, ring_size / 4);
+    }
+
+    /// Lets nothing of it run until its next turn.
+    pub(super) fn pause(&self) {
+        if let Processor::Aql(machine) = &self.processor {
+            machine.pause();
+        }
     }
 
     /// Runs until there is nothing to do or the turn is over.

@@ -255,7 +255,11 @@ impl Shared {
                 Turn::Quiet => {}
                 Turn::Busy => busy = true,
                 Turn::Stopped(stop) => {
-                    state.evicted |= self.report(cx, queue, &stop);
+                    let evicted = self.report(cx, queue, &stop);
+                    if evicted {
+                        state.evicted = true;
+                        state.queues.iter().for_each(Queue::pause);
+                    }
                     busy = true;
                 }
             }

@@ -81,8 +81,9 @@ struct Source<'a> {
 /// See [`DecodeError`]; never panics.
 pub fn decode(arch: Arch, bytes: &[u8]) -> Result<Inst, DecodeError> {
     let source = Source { arch, bytes };
-    let inst = source.any()?;
+    let mut inst = source.any()?;
     source.check_tuples(&inst)?;
+    inst.plain = inst.is_plain();
     Ok(inst)
 }
 
@@ -216,6 +217,7 @@ impl Source<'_> {
             mods: Mods::default(),
             cache: 0,
             matrix: [0; 3],
+            plain: false,
         }
     }
 

@@ -143,6 +143,20 @@ pub struct Inst {
     pub cache: u8,
     /// Matrix operations: `cbsz`, `abid`, `blgp`.
     pub matrix: [u8; 3],
+    /// Nothing changes the lanes of sources and result on their way ([`Inst::is_plain`]).
+    pub plain: bool,
+}
+
+impl Inst {
+    /// Whether the lanes of sources and result are taken as they are: no modifiers, parts of registers or other lanes.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        let Mods { neg, abs, clamp, omod, op_sel, .. } = self.mods;
+        matches!(self.form, Form::Short | Form::Long)
+            && neg | abs | omod | op_sel == 0
+            && !clamp
+            && !self.op.is(super::op::flag::OP_SEL)
+    }
 }
 
 impl PartialEq for Inst {

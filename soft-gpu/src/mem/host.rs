@@ -376,14 +376,14 @@ impl fmt::Debug for HostSlice<'_> {
 /// `dst` is valid for writes and `src` for reads of `len` bytes.
 #[inline]
 unsafe fn copy_bytes(dst: *mut u8, src: *const u8, len: usize) {
-    let aligned = (dst.addr() | src.addr()).is_multiple_of(len.max(1));
+    let both = dst.addr() | src.addr();
     match len {
         // SAFETY: valid (caller) and aligned (checked).
-        4 if aligned => unsafe { move_word::<u32>(dst, src) },
+        4 if both.is_multiple_of(4) => unsafe { move_word::<u32>(dst, src) },
         // SAFETY: valid (caller) and aligned (checked).
-        8 if aligned => unsafe { move_word::<u64>(dst, src) },
+        8 if both.is_multiple_of(8) => unsafe { move_word::<u64>(dst, src) },
         // SAFETY: valid (caller) and aligned (checked).
-        2 if aligned => unsafe { move_word::<u16>(dst, src) },
+        2 if both.is_multiple_of(2) => unsafe { move_word::<u16>(dst, src) },
         // SAFETY: valid for `len` bytes (caller); `copy` allows overlap and any alignment.
         _ => unsafe { ptr::copy(src, dst, len) },
     }

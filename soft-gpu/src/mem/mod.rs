@@ -4,10 +4,12 @@
 //! any time. So nothing here hands out a Rust reference to bytes; access is by copy or by atomic.
 
 mod arena;
+mod cached;
 mod host;
 mod vm;
 
 pub use arena::{Arena, OutOfSpace};
+pub use cached::CachedTables;
 pub use host::{AccessError, HostMem, HostSlice, ShareError};
 pub use vm::{GpuVm, MapError, MapFlags, Mapped, MappingOwner, PageTables};
 

@@ -319,6 +319,12 @@ impl PageTables<'_> {
         (va - start < mapping.len).then_some((start, mapping))
     }
 
+    /// The mapping that contains `va`: its address, its memory, and whether stores are allowed.
+    pub(super) fn mapping(&self, va: u64) -> Option<(u64, HostSlice<'_>, bool)> {
+        let (start, mapping) = self.find(va)?;
+        Some((start, mapping.mem.as_slice(), mapping.flags.writable))
+    }
+
     /// The memory from `va` to the end of its mapping, at most `len` bytes.
     fn reach(&self, va: u64, len: u64, write: bool) -> Result<HostSlice<'_>, GpuFault> {
         let (start, mapping) = self.find(va).ok_or(GpuFault { va, write, not_present: true })?;

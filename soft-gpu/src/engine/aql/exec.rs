@@ -6,8 +6,7 @@ use super::packet::{self, Condition, DecodeError, INVALID_HEADER, KernelDispatch
 use super::signal::Signal;
 use crate::engine::GpuFault;
 use crate::engine::bits::hex;
-use crate::engine::compute::dispatch::{QueueFacts, Scratch};
-use crate::engine::compute::{Dispatch, Processor};
+use crate::engine::compute::{Dispatch, Processor, QueueFacts, Scratch};
 use crate::engine::context::{Cx, Exception, ExceptionKind, PACKET, Step, Stop};
 use crate::engine::pm4;
 use crate::engine::stream::Stream;
@@ -74,6 +73,13 @@ impl Machine {
     /// For a GPU by its `gfx_target_version`.
     pub(in crate::engine) fn new(gfx: u32) -> Self {
         Self { current: None, pm4: pm4::exec::Machine::default(), processor: Processor::of(gfx) }
+    }
+
+    /// Lets nothing run until the next step.
+    pub(in crate::engine) fn pause(&self) {
+        if let Some(Current { work: Work::Kernel(dispatch), .. }) = &self.current {
+            dispatch.pause();
+        }
     }
 
     /// One step of the packet at the position of `ring`, whose words are counted in the stream.

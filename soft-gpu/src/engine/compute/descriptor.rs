@@ -14,6 +14,8 @@ pub(in crate::engine) struct Descriptor {
     rsrc1: u32,
     /// `compute_pgm_rsrc2`.
     rsrc2: u32,
+    /// `compute_pgm_rsrc3`.
+    rsrc3: u32,
     /// `kernel_code_properties`.
     properties: u32,
 }
@@ -56,6 +58,7 @@ impl Descriptor {
             entry: entry.cast_signed(),
             rsrc1: word(48),
             rsrc2: word(52),
+            rsrc3: word(44),
             properties: word(56) & 0xffff,
         }
     }
@@ -63,6 +66,13 @@ impl Descriptor {
     /// Initial mode register: rounding and denormals, then DX10_CLAMP and IEEE.
     pub(in crate::engine) fn mode(&self) -> u32 {
         self.rsrc1 >> 12 & 0xff | (self.rsrc1 >> 21 & 1) << 8 | (self.rsrc1 >> 23 & 1) << 9
+    }
+
+    /// Vector and accumulation registers of a wave.
+    pub(in crate::engine) fn registers(&self) -> (usize, usize) {
+        let all = (self.rsrc1 as usize & 63) * 8 + 8;
+        let vectors = (self.rsrc3 as usize & 63) * 4 + 4;
+        (all.min(256), all.saturating_sub(vectors).min(256))
     }
 
     /// Where the scalar registers that the hardware sets begin.

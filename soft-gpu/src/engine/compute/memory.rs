@@ -1,14 +1,22 @@
 //! GPU page tables as waves see them.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use crate::engine::GpuFault;
-use crate::isa::exec::{MemFault, Memory};
-use crate::mem::PageTables;
+use crate::isa::exec::{LANES, MemFault, Memory, active};
+use crate::mem::{CachedTables, PageTables};
 
 /// The tables, held while a slice of a workgroup runs, so that an unmap waits at most so long.
-pub(super) struct Tables<'a>(pub(super) PageTables<'a>);
+pub(super) struct Tables<'a>(CachedTables<'a>);
 
+impl<'a> Tables<'a> {
+    pub(super) fn new(tables: &'a PageTables<'a>) -> Self {
+        Self(CachedTables::new(tables))
+    }
+}
+
+#[cold]
 fn fault(fault: GpuFault) -> MemFault {
     MemFault { addr: fault.va, write: fault.write, not_present: fault.not_present }
 }
@@ -29,21 +37,44 @@ impl Memory for Tables<'_> {
 
     fn atomic_u32(&self, addr: u64, op: &mut dyn FnMut(u32) -> u32) -> Result<u32, MemFault> {
         aligned(addr, 4)?;
-        let update = |value: &std::sync::atomic::AtomicU32| {
-            value
-                .fetch_update(Ordering::AcqRel, Ordering::Acquire, |old| Some(op(old)))
-                .unwrap_or_else(|old| old)
-        };
-        self.0.atomic_u32(addr, update).map_err(fault)
+        let word = self.0.atomic_u32(addr).map_err(fault)?;
+        let update = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |old| Some(op(old)));
+        Ok(update.unwrap_or_else(|old| old))
     }
 
     fn atomic_u64(&self, addr: u64, op: &mut dyn FnMut(u64) -> u64) -> Result<u64, MemFault> {
         aligned(addr, 8)?;
-        let update = |value: &std::sync::atomic::AtomicU64| {
-            value
-                .fetch_update(Ordering::AcqRel, Ordering::Acquire, |old| Some(op(old)))
-                .unwrap_or_else(|old| old)
-        };
-        self.0.atomic_u64(addr, update).map_err(fault)
+        let word = self.0.atomic_u64(addr).map_err(fault)?;
+        let update = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |old| Some(op(old)));
+        Ok(update.unwrap_or_else(|old| old))
+    }
+
+    // As the trait's, with one call for all lanes, and for the size that most have one access of that size.
+    fn gather(
+        &self,
+        mask: u64,
+        addrs: &[u64; LANES],
+        len: usize,
+        out: &mut [[u8; 16]; LANES],
+    ) -> Result<(), MemFault> {
+        if len == 4 {
+            return active(mask)
+                .try_for_each(|lane| self.0.read(addrs[lane], &mut out[lane][..4]).map_err(fault));
+        }
+        active(mask).try_for_each(|lane| self.0.read(addrs[lane], &mut out[lane][..len]).map_err(fault))
+    }
+
+    fn scatter(
+        &self,
+        mask: u64,
+        addrs: &[u64; LANES],
+        part: Range<usize>,
+        data: &[[u8; 16]; LANES],
+    ) -> Result<(), MemFault> {
+        if part == (0..4) {
+            return active(mask)
+                .try_for_each(|lane| self.0.write(addrs[lane], &data[lane][..4]).map_err(fault));
+        }
+        active(mask).try_for_each(|lane| self.0.write(addrs[lane], &data[lane][part.clone()]).map_err(fault))
     }
 }

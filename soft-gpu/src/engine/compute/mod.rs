@@ -1,10 +1,15 @@
 //! Kernel dispatches: what the dispatcher makes of an AQL packet and a kernel descriptor.
 //!
-//! `descriptor` decodes the descriptor, `dispatch` starts workgroups and runs them a slice at a time, `memory` gives
-//! their waves the GPU's page tables.
+//! `descriptor` decodes the descriptor, `dispatch` checks a packet, `launch` makes workgroups of it, `floor` runs them a slice at
+//! a time, on the thread of the queues and, where a dispatch takes long, on those of `helpers`; `memory` gives their waves the
+//! GPU's page tables.
 
 pub(super) mod descriptor;
 pub(super) mod dispatch;
+mod floor;
+mod helpers;
+mod launch;
 mod memory;
 
 pub(super) use dispatch::{Dispatch, Processor};
+pub(super) use launch::{QueueFacts, Scratch};

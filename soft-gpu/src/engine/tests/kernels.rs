@@ -127,6 +127,74 @@ fn an_endless_kernel_does_not_hold_up_its_removal_or_other_queues() {
     assert!(start.elapsed() < std::time::Duration::from_secs(1));
 }
 
+/// The first work-item of each group adds 1 to the word that the argument names; all wait until 40 groups did.
+#[rustfmt::skip]
+const MEET: [u32; 16] = [
+    0xc006_0000, 0, // s_load_dwordx2 s[0:1], s[0:1], 0x0
+    0x7e02_0280, // v_mov_b32_e32 v1, 0
+    0x7e04_0281, // v_mov_b32_e32 v2, 1
+    0xbf8c_c07f, // s_waitcnt lgkmcnt(0)
+    0xbefe_0181, // s_mov_b64 exec, 1
+    0xdd08_8000, 0x0000_0201, // global_atomic_add v1, v2, s[0:1]
+    0xbf8e_0001, // s_sleep 1
+    0xdc51_8000, 0x0300_0001, // global_load_dword v3, v1, s[0:1] glc
+    0xbf8c_0f70, // s_waitcnt vmcnt(0)
+    0x7e0c_0503, // v_readfirstlane_b32 s6, v3
+    0xbf0a_a806, // s_cmp_lt_u32 s6, 40
+    0xbf85_fff9, // s_cbranch_scc1 to s_sleep
+    0xbf81_0000, // s_endpgm
+];
+
+#[test]
+fn groups_that_wait_for_later_ones_do_not_keep_them_from_beginning() {
+    let rig = Rig::new();
+    let queue = rig.queue(QueueKind::Aql, 4096);
+    let (mem, out) = (rig.memory(4096), rig.memory(4096));
+    let kernel = Kernel::new(&rig, &MEET);
+    mem.set_u64(512, out.va);
+    let done = signal(&mem, 0);
+    queue.submit(&kernel.packet([64, 1, 1], [64 * 40, 1, 1], mem.va + 512, done));
+    rig.wait("the kernel", || mem.u64(8) == 0);
+    assert_eq!(out.u32(0), 40);
+}
+
+#[test]
+fn groups_on_several_processors_lose_no_atomic_operation() {
+    const GROUPS: u32 = 60_000;
+    let rig = Rig::new();
+    let queue = rig.queue(QueueKind::Aql, 4096);
+    let (mem, out) = (rig.memory(4096), rig.memory(4096));
+    let mut code = COUNT_ITEMS;
+    code[7] = 0x7e02_0280; // v_mov_b32_e32 v1, 0 in the place of v_mov_b32_e32 v1, s5
+    let kernel = Kernel::new(&rig, &code);
+    mem.set_u64(512, out.va);
+    let done = signal(&mem, 0);
+    queue.submit(&kernel.packet([64, 1, 1], [64 * GROUPS, 1, 1], mem.va + 512, done));
+    rig.wait("the kernel", || mem.u64(8) == 0);
+    assert_eq!(out.u32(0), 64 * GROUPS);
+}
+
+#[test]
+fn a_queue_that_is_not_active_runs_nothing_on_any_processor() {
+    let rig = Rig::new();
+    let queue = rig.queue(QueueKind::Aql, 4096);
+    let (mem, out) = (rig.memory(4096), rig.memory(4096));
+    // COUNT_ITEMS that goes back to its atomic addition again and again.
+    let mut code = COUNT_ITEMS;
+    code[12] = 0xbf82_fffd; // s_branch -3
+    let kernel = Kernel::new(&rig, &code);
+    mem.set_u64(512, out.va);
+    queue.submit(&kernel.packet([64, 1, 1], [64 * 8, 1, 1], mem.va + 512, 0));
+    let counted = || (0..8).map(|group| u64::from(out.u32(4 * group))).sum::<u64>();
+    rig.wait("all groups", || (0..8).all(|group| out.u32(4 * group) != 0));
+    rig.engine.update(queue.id, queue.ring.va, 4096, false);
+    let before = counted();
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    assert_eq!(counted(), before);
+    rig.engine.update(queue.id, queue.ring.va, 4096, true);
+    rig.wait("more", || counted() > before);
+}
+
 #[test]
 fn code_that_was_replaced_between_dispatches_is_decoded_again() {
     let rig = Rig::new();

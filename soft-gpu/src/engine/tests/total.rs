@@ -40,7 +40,7 @@ fn run(kind: QueueKind, words: &[u32]) -> Turn {
     }
     mem.write(12288, &4096u64.to_le_bytes()).expect("inside");
     let doorbells = arena.alloc(8192, 0).expect("room");
-    let vm = GpuVm::new();
+    let vm = std::sync::Arc::new(GpuVm::new());
     vm.map(VA, mem, MapFlags { writable: true, executable: true }, MappingOwner::Buffer(0)).expect("free");
     let log = Log::default();
     let cx = Cx { vm: &vm, clock: GpuClock::new(1_000_000), interrupts: &log };

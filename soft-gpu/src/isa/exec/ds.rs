@@ -1,14 +1,15 @@
 //! DS: the local data share, and permutations of lanes.
 
+use zerocopy::little_endian::U32;
+use zerocopy::{FromBytes, IntoBytes};
+
 use super::super::inst::{Inst, Src};
+use super::flat::{collect, spread, stride};
 use super::float::{max, min};
+use super::lanes::widely;
+use super::memory::active;
 use super::wave::{LANES, Wave};
 use super::{Env, Flow, Line, Trap};
-
-/// Active lanes, in order.
-pub(super) fn active(mask: u64) -> impl Iterator<Item = usize> {
-    (0..LANES).filter(move |lane| mask >> lane & 1 != 0)
-}
 
 fn offset(i: &Inst) -> u32 {
     i.imm.cast_unsigned() & 0xffff
@@ -48,6 +49,20 @@ fn read<const N: usize>(
     Ok(Flow::Next)
 }
 
+/// First address, and how far the lanes' addresses are apart, if all are active and that is 0 or `size`.
+fn pattern(w: &Wave, i: &Inst, size: usize) -> Option<(u32, usize)> {
+    if w.exec() != u64::MAX {
+        return None;
+    }
+    let row = w.row(i.src[0], 0);
+    let step = widely(
+        w.wide,
+        #[inline(always)]
+        || stride(row, size as u32),
+    )?;
+    Some((row[0].checked_add(offset(i))?, step as usize))
+}
+
 fn words<const N: usize>(bytes: [u8; N], _: u32) -> [u32; 4] {
     let mut words = [0; 4];
     for (word, chunk) in words.iter_mut().zip(bytes.chunks_exact(4)) {
@@ -82,6 +97,48 @@ fn write(w: &mut Wave, i: &Inst, e: &mut Env<'_>, bytes: usize, skip: usize) -> 
         e.lds.write(addresses[lane].wrapping_add(offset), &data[skip..skip + bytes]);
     }
     Ok(Flow::Next)
+}
+
+/// Reads whole registers.
+fn read_words<const N: usize>(w: &mut Wave, i: &Inst, e: &mut Env<'_>) -> Result<Flow, Trap> {
+    if let Some((addr, step)) = pattern(w, i, 4 * N) {
+        let len = if step == 0 { 4 * N } else { 4 * N * LANES };
+        let bytes = e.lds.bytes(addr, len);
+        if let Some(Ok(words)) = bytes.map(<[[U32; N]]>::ref_from_bytes) {
+            match <&[[U32; N]; LANES]>::try_from(words) {
+                Ok(words) => spread(w, i.dst, words),
+                Err(_) => {
+                    for at in 0..N {
+                        *w.row_mut(i.dst, at) = [words[0][at].get(); LANES];
+                    }
+                }
+            }
+            return Ok(Flow::Next);
+        }
+    }
+    let (addresses, offset) = (*w.row(i.src[0], 0), offset(i));
+    for lane in active(w.exec()) {
+        let addr = addresses[lane].wrapping_add(offset);
+        let bytes = e.lds.bytes(addr, 4 * N);
+        // What lies outside reads as zero.
+        let words = bytes.and_then(|bytes| <[U32; N]>::ref_from_bytes(bytes).ok());
+        for at in 0..N {
+            w.row_mut(i.dst, at)[lane] = words.map_or(0, |words| words[at].get());
+        }
+    }
+    Ok(Flow::Next)
+}
+
+/// Writes whole registers.
+fn write_words<const N: usize>(w: &mut Wave, i: &Inst, e: &mut Env<'_>) -> Result<Flow, Trap> {
+    if let Some((addr, step)) = pattern(w, i, 4 * N)
+        && step != 0
+        && let Some(bytes) = e.lds.bytes_mut(addr, 4 * N * LANES)
+    {
+        bytes.copy_from_slice(collect::<N>(w, i.src[1]).as_bytes());
+        return Ok(Flow::Next);
+    }
+    write(w, i, e, 4 * N, 0)
 }
 
 fn read_two<const N: usize>(w: &mut Wave, i: &Inst, e: &mut Env<'_>) -> Result<Flow, Trap> {
@@ -262,10 +319,10 @@ pub(super) const DS: &[Line] = &[
     ("ds_write_b16", |w, i, e| write(w, i, e, 2, 0)),
     ("ds_write_b8_d16_hi", |w, i, e| write(w, i, e, 1, 2)),
     ("ds_write_b16_d16_hi", |w, i, e| write(w, i, e, 2, 2)),
-    ("ds_write_b32", |w, i, e| write(w, i, e, 4, 0)),
-    ("ds_write_b64", |w, i, e| write(w, i, e, 8, 0)),
-    ("ds_write_b96", |w, i, e| write(w, i, e, 12, 0)),
-    ("ds_write_b128", |w, i, e| write(w, i, e, 16, 0)),
+    ("ds_write_b32", write_words::<1>),
+    ("ds_write_b64", write_words::<2>),
+    ("ds_write_b96", write_words::<3>),
+    ("ds_write_b128", write_words::<4>),
     ("ds_write2_b32", |w, i, e| write_two(w, i, e, 4)),
     ("ds_write2st64_b32", |w, i, e| write_two(w, i, e, 4)),
     ("ds_write2_b64", |w, i, e| write_two(w, i, e, 8)),
@@ -274,10 +331,10 @@ pub(super) const DS: &[Line] = &[
     ("ds_read2st64_b32", read_two::<4>),
     ("ds_read2_b64", read_two::<8>),
     ("ds_read2st64_b64", read_two::<8>),
-    ("ds_read_b32", |w, i, e| read::<4>(w, i, e, words)),
-    ("ds_read_b64", |w, i, e| read::<8>(w, i, e, words)),
-    ("ds_read_b96", |w, i, e| read::<12>(w, i, e, words)),
-    ("ds_read_b128", |w, i, e| read::<16>(w, i, e, words)),
+    ("ds_read_b32", read_words::<1>),
+    ("ds_read_b64", read_words::<2>),
+    ("ds_read_b96", read_words::<3>),
+    ("ds_read_b128", read_words::<4>),
     ("ds_read_u8", |w, i, e| read::<1>(w, i, e, |[b], _| first(u32::from(b)))),
     ("ds_read_i8", |w, i, e| read::<1>(w, i, e, |[b], _| first(i32::from(b.cast_signed()).cast_unsigned()))),
     ("ds_read_u16", |w, i, e| read::<2>(w, i, e, |b, _| first(u32::from(u16::from_le_bytes(b))))),

@@ -1,11 +1,16 @@
 //! FLAT, SCRATCH, GLOBAL: memory by address.
 
+use zerocopy::IntoBytes;
+use zerocopy::little_endian::U32;
+
 use super::super::inst::{Inst, Src};
 use super::super::op::{Arch, Family};
-use super::ds::{active, decrement, high, increment, low, signed};
+use super::ds::{decrement, high, increment, low, signed};
 use super::f16::F16;
 use super::float::{max, min};
-use super::wave::{FLAT_SCRATCH, LANES, Wave};
+use super::lanes::widely;
+use super::memory::active;
+use super::wave::{FLAT_SCRATCH, LANES, Row, Wave};
 use super::{Env, Flow, Line, MemFault, Trap};
 
 /// Where one lane's access goes.
@@ -141,15 +146,109 @@ fn pieces(offset: u32, len: usize) -> impl Iterator<Item = (usize, usize)> {
     })
 }
 
-/// The address, if lanes read or write one contiguous piece of memory in order.
-fn contiguous(w: &Wave, i: &Inst, size: u64) -> Option<u64> {
-    if w.exec() != u64::MAX {
+/// Where the lanes of an access go, all active.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pattern {
+    /// All to the same bytes of memory.
+    Uniform(u64),
+    /// To one contiguous piece of memory, in order of the lanes.
+    Contiguous(u64),
+    /// Anything else.
+    Each,
+}
+
+/// How far the offsets of all lanes are from the first one's: 0, `size` each, or anything.
+#[inline(always)]
+pub(super) fn stride(row: &Row, size: u32) -> Option<u32> {
+    let first = row[0];
+    let step = row[1].wrapping_sub(first);
+    if step != 0 && step != size {
         return None;
     }
-    let Place::Global(first) = place(w, i, 0) else { return None };
-    (1..LANES)
-        .all(|lane| place(w, i, lane) == Place::Global(first.wrapping_add(lane as u64 * size)))
-        .then_some(first)
+    // The last lane's bytes must not lie behind a wrap of 32 bits.
+    first.checked_add(64 * size)?;
+    let mut differs = 0;
+    for lane in 0..LANES {
+        differs |= row[lane] ^ first.wrapping_add(lane as u32 * step);
+    }
+    (differs == 0).then_some(step)
+}
+
+/// Recognises what most accesses of most kernels are.
+fn pattern(w: &Wave, i: &Inst, size: u32) -> Pattern {
+    if w.exec() != u64::MAX || i.family == Family::Scratch || i.src[0] == Src::NONE {
+        return Pattern::Each;
+    }
+    let low = w.row(i.src[0], 0);
+    let is_wide = i.family == Family::Flat || i.src[2] == Src::NONE;
+    let step = widely(
+        w.wide,
+        #[inline(always)]
+        || {
+            if is_wide {
+                let high = w.row(i.src[0], 1);
+                let differs = high.iter().fold(0, |differs, word| differs | (word ^ high[0]));
+                if differs != 0 {
+                    return None;
+                }
+            }
+            stride(low, size)
+        },
+    );
+    let (Some(step), Place::Global(first)) = (step, place(w, i, 0)) else { return Pattern::Each };
+    let last = first.wrapping_add(64 * u64::from(size));
+    if i.family == Family::Flat && (w.shared.contains(last) || w.private.contains(last)) {
+        return Pattern::Each;
+    }
+    if step == 0 { Pattern::Uniform(first) } else { Pattern::Contiguous(first) }
+}
+
+/// The addresses of all lanes, if they are all in memory.
+fn addresses(w: &Wave, i: &Inst) -> Option<[u64; LANES]> {
+    if i.family == Family::Scratch {
+        return None;
+    }
+    let is_wide = i.family == Family::Flat || i.src[2] == Src::NONE;
+    let base = if is_wide { 0 } else { w.s64(usize::from(i.src[2].0)) }.wrapping_add_signed(i64::from(i.imm));
+    let mut out = [base; LANES];
+    if i.src[0] != Src::NONE {
+        widely(
+            w.wide,
+            #[inline(always)]
+            || {
+                let low = w.row(i.src[0], 0);
+                for lane in 0..LANES {
+                    out[lane] = out[lane].wrapping_add(u64::from(low[lane]));
+                }
+                if is_wide {
+                    let high = w.row(i.src[0], 1);
+                    for lane in 0..LANES {
+                        out[lane] = out[lane].wrapping_add(u64::from(high[lane]) << 32);
+                    }
+                }
+            },
+        );
+    }
+    if i.family == Family::Flat
+        && active(w.exec()).any(|lane| w.shared.contains(out[lane]) || w.private.contains(out[lane]))
+    {
+        return None;
+    }
+    Some(out)
+}
+
+/// The bytes of the active lanes, `len` of each.
+fn load_bytes(w: &Wave, i: &Inst, e: &Env<'_>, len: usize) -> Result<[[u8; 16]; LANES], MemFault> {
+    let mut out = [[0; 16]; LANES];
+    match addresses(w, i) {
+        Some(addrs) => e.memory.gather(w.exec(), &addrs, len, &mut out)?,
+        None => {
+            for lane in active(w.exec()) {
+                e.load(w, place(w, i, lane), lane, &mut out[lane][..len])?;
+            }
+        }
+    }
+    Ok(out)
 }
 
 /// Loads `N` bytes for each lane; `f` makes the first register of them and of its old value.
@@ -159,39 +258,52 @@ fn load<const N: usize>(
     e: &Env<'_>,
     f: impl Fn([u8; N], u32) -> u32,
 ) -> Result<Flow, Trap> {
-    for lane in active(w.exec()) {
-        let mut bytes = [0; N];
-        e.load(w, place(w, i, lane), lane, &mut bytes)?;
-        let row = w.row_mut(i.dst, 0);
-        row[lane] = f(bytes, row[lane]);
+    let bytes = load_bytes(w, i, e, N)?;
+    let exec = w.exec();
+    let row = w.row_mut(i.dst, 0);
+    for lane in active(exec) {
+        let mut part = [0; N];
+        part.copy_from_slice(&bytes[lane][..N]);
+        row[lane] = f(part, row[lane]);
     }
     Ok(Flow::Next)
 }
 
+/// Word `at` of a lane's bytes.
+#[inline(always)]
+fn word(bytes: &[u8], at: usize) -> u32 {
+    let at = at * 4;
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
 /// Loads whole registers.
 fn load_words<const N: usize>(w: &mut Wave, i: &Inst, e: &mut Env<'_>) -> Result<Flow, Trap> {
-    let size = N * 4;
-    if let Some(addr) = contiguous(w, i, size as u64) {
-        let mut bytes = [0; 16 * LANES];
-        e.memory.read(addr, &mut bytes[..size * LANES])?;
-        for at in 0..N {
-            let row = w.row_mut(i.dst, at);
-            for lane in 0..LANES {
-                let from = lane * size + at * 4;
-                row[lane] =
-                    u32::from_le_bytes([bytes[from], bytes[from + 1], bytes[from + 2], bytes[from + 3]]);
+    match pattern(w, i, 4 * N as u32) {
+        Pattern::Contiguous(addr) => {
+            if N == 1 && !cfg!(target_endian = "big") {
+                e.memory.read(addr, w.row_mut(i.dst, 0).as_mut_bytes())?;
+                return Ok(Flow::Next);
+            }
+            let mut words = [[U32::ZERO; N]; LANES];
+            e.memory.read(addr, words.as_mut_bytes())?;
+            spread(w, i.dst, &words);
+        }
+        Pattern::Uniform(addr) => {
+            let mut words = [U32::ZERO; N];
+            e.memory.read(addr, words.as_mut_bytes())?;
+            for at in 0..N {
+                *w.row_mut(i.dst, at) = [words[at].get(); LANES];
             }
         }
-        return Ok(Flow::Next);
-    }
-    // Addresses are taken before the first register is written: it may be one of them.
-    let places: [Place; LANES] = std::array::from_fn(|lane| place(w, i, lane));
-    for lane in active(w.exec()) {
-        let mut bytes = [0; 16];
-        e.load(w, places[lane], lane, &mut bytes[..size])?;
-        for at in 0..N {
-            let word = [bytes[at * 4], bytes[at * 4 + 1], bytes[at * 4 + 2], bytes[at * 4 + 3]];
-            w.row_mut(i.dst, at)[lane] = u32::from_le_bytes(word);
+        Pattern::Each => {
+            let bytes = load_bytes(w, i, e, 4 * N)?;
+            let exec = w.exec();
+            for at in 0..N {
+                let row = w.row_mut(i.dst, at);
+                for lane in active(exec) {
+                    row[lane] = word(&bytes[lane], at);
+                }
+            }
         }
     }
     Ok(Flow::Next)
@@ -200,27 +312,63 @@ fn load_words<const N: usize>(w: &mut Wave, i: &Inst, e: &mut Env<'_>) -> Result
 /// Stores `len` bytes of each lane, from byte `skip` of its registers on.
 fn store(w: &mut Wave, i: &Inst, e: &mut Env<'_>, len: usize, skip: usize) -> Result<Flow, Trap> {
     let words = (skip + len).div_ceil(4);
-    let data = |lane: usize| {
-        let mut bytes = [0; 16];
-        for word in 0..words {
-            bytes[word * 4..word * 4 + 4].copy_from_slice(&w.row(i.src[1], word)[lane].to_le_bytes());
-        }
-        bytes
-    };
-    if len.is_multiple_of(4)
-        && let Some(addr) = contiguous(w, i, len as u64)
-    {
-        let mut bytes = [0; 16 * LANES];
+    let mut data = [[0; 16]; LANES];
+    for at in 0..words {
+        let row = w.row(i.src[1], at);
         for lane in 0..LANES {
-            bytes[lane * len..lane * len + len].copy_from_slice(&data(lane)[..len]);
+            data[lane][at * 4..at * 4 + 4].copy_from_slice(&row[lane].to_le_bytes());
         }
-        e.memory.write(addr, &bytes[..len * LANES])?;
-        return Ok(Flow::Next);
     }
-    for lane in active(w.exec()) {
-        e.store(w, place(w, i, lane), lane, &data(lane)[skip..skip + len])?;
+    match addresses(w, i) {
+        Some(addrs) => e.memory.scatter(w.exec(), &addrs, skip..skip + len, &data)?,
+        None => {
+            for lane in active(w.exec()) {
+                e.store(w, place(w, i, lane), lane, &data[lane][skip..skip + len])?;
+            }
+        }
     }
     Ok(Flow::Next)
+}
+
+/// Stores whole registers.
+fn store_words<const N: usize>(w: &mut Wave, i: &Inst, e: &mut Env<'_>) -> Result<Flow, Trap> {
+    let Pattern::Contiguous(addr) = pattern(w, i, 4 * N as u32) else { return store(w, i, e, 4 * N, 0) };
+    e.memory.write(addr, collect::<N>(w, i.src[1]).as_bytes())?;
+    Ok(Flow::Next)
+}
+
+/// Writes the words of each lane to as many registers.
+pub(super) fn spread<const N: usize>(w: &mut Wave, dst: Src, words: &[[U32; N]; LANES]) {
+    for at in 0..N {
+        let (wide, row) = (w.wide, w.row_mut(dst, at));
+        widely(
+            wide,
+            #[inline(always)]
+            || {
+                for lane in 0..LANES {
+                    row[lane] = words[lane][at].get();
+                }
+            },
+        );
+    }
+}
+
+/// The words of each lane of `N` registers.
+pub(super) fn collect<const N: usize>(w: &Wave, src: Src) -> [[U32; N]; LANES] {
+    let mut words = [[U32::ZERO; N]; LANES];
+    for at in 0..N {
+        let row = w.row(src, at);
+        widely(
+            w.wide,
+            #[inline(always)]
+            || {
+                for lane in 0..LANES {
+                    words[lane][at].set(row[lane]);
+                }
+            },
+        );
+    }
+    words
 }
 
 /// An atomic of 32 bits; `f` has the old value, the data and the second data register.
@@ -310,10 +458,10 @@ pub(super) const FLAT: &[Line] = lines! {
     "store_byte_d16_hi" => |w, i, e| store(w, i, e, 1, 2);
     "store_short" => |w, i, e| store(w, i, e, 2, 0);
     "store_short_d16_hi" => |w, i, e| store(w, i, e, 2, 2);
-    "store_dword" => |w, i, e| store(w, i, e, 4, 0);
-    "store_dwordx2" => |w, i, e| store(w, i, e, 8, 0);
-    "store_dwordx3" => |w, i, e| store(w, i, e, 12, 0);
-    "store_dwordx4" => |w, i, e| store(w, i, e, 16, 0);
+    "store_dword" => store_words::<1>;
+    "store_dwordx2" => store_words::<2>;
+    "store_dwordx3" => store_words::<3>;
+    "store_dwordx4" => store_words::<4>;
     "atomic_swap" => |w, i, e| atomic32(w, i, e, |_, data, _| data);
     "atomic_cmpswap" => |w, i, e| atomic32(w, i, e, |old, new, compare| if old == compare { new } else { old });
     "atomic_add" => |w, i, e| atomic32(w, i, e, |old, data, _| old.wrapping_add(data));

@@ -1,8 +1,8 @@
 //! Workgroups: waves that share LDS and barriers.
 
 use super::super::op::Arch;
-use super::code::CodeCache;
-use super::{Env, Flow, Lds, Memory, Trap, TrapAt, Wave};
+use super::code::{CodeCache, NearPages, same_page};
+use super::{Env, Flow, Lds, Memory, Registers, Trap, TrapAt, Wave};
 
 /// What a workgroup is made from.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +34,7 @@ pub struct Group {
     waves: Vec<(Wave, State)>,
     lds: Lds,
     next: usize,
+    near: NearPages,
 }
 
 /// Instructions that a wave runs before the next wave of its group does: waves that wait for each other in a loop make
@@ -46,7 +47,7 @@ impl Group {
     pub fn new(config: GroupConfig, waves: Vec<Wave>) -> Self {
         debug_assert!(waves.iter().all(|wave| wave.arch == config.arch));
         let waves = waves.into_iter().map(|wave| (wave, State::Running)).collect();
-        Self { waves, lds: Lds::new(config.lds), next: 0 }
+        Self { waves, lds: Lds::new(config.lds), next: 0, near: NearPages::default() }
     }
 
     /// Executes about `budget` instructions, and returns how many.
@@ -55,7 +56,7 @@ impl Group {
     /// What stopped a wave, and where.
     pub fn run(
         &mut self,
-        code: &mut CodeCache,
+        code: &CodeCache,
         memory: &dyn Memory,
         budget: u32,
     ) -> Result<(Progress, u32), TrapAt> {
@@ -66,12 +67,23 @@ impl Group {
             }
             let (wave, state) = &mut self.waves[self.next];
             let mut env = Env { memory, lds: &mut self.lds };
-            let (executed, now) = run_wave(wave, code, &mut env, SLICE.min(budget - done))?;
+            let (executed, now) = run_wave(wave, (code, &mut self.near), &mut env, SLICE.min(budget - done))?;
             *state = now;
             done += executed.max(1);
             self.next += 1;
         }
         Ok((Progress::Running, done))
+    }
+
+    /// Whether every wave has ended.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.waves.iter().all(|(_, state)| *state == State::Ended)
+    }
+
+    /// The registers of its waves, which are then gone.
+    pub fn take_registers(&mut self) -> impl Iterator<Item = Registers> {
+        std::mem::take(&mut self.waves).into_iter().map(|(wave, _)| wave.into_registers())
     }
 
     /// Selects a wave that can run; `false` when all have ended. A barrier opens when no wave is running.
@@ -96,27 +108,36 @@ impl Group {
 
 fn run_wave(
     wave: &mut Wave,
-    code: &mut CodeCache,
+    (code, near): (&CodeCache, &mut NearPages),
     env: &mut Env<'_>,
     budget: u32,
 ) -> Result<(u32, State), TrapAt> {
     let mut done = 0;
+    let mut from = wave.pc;
+    let mut page = near.page(code, env.memory, from).map_err(|trap| TrapAt { pc: from, trap })?;
     while done < budget {
         let pc = wave.pc;
         let at = |trap: Trap| TrapAt { pc, trap };
-        let step = code.step(env.memory, pc).map_err(at)?;
+        if !same_page(pc, from) {
+            page = near.page(code, env.memory, pc).map_err(at)?;
+            from = pc;
+        }
+        let step = page.step(pc).map_err(at)?;
         let flow = (step.body)(wave, &step.inst, env).map_err(at)?;
         done += 1;
         wave.clock = wave.clock.wrapping_add(4);
         let next = pc.wrapping_add(u64::from(step.inst.size));
-        wave.pc = match flow {
-            Flow::Jump(to) => to,
-            _ => next,
-        };
         match flow {
-            Flow::Next | Flow::Jump(_) => {}
-            Flow::Barrier => return Ok((done, State::AtBarrier)),
-            Flow::Yield => return Ok((done, State::Running)),
+            Flow::Next => wave.pc = next,
+            Flow::Jump(to) => wave.pc = to,
+            Flow::Barrier => {
+                wave.pc = next;
+                return Ok((done, State::AtBarrier));
+            }
+            Flow::Yield => {
+                wave.pc = next;
+                return Ok((done, State::Running));
+            }
             Flow::End => return Ok((done, State::Ended)),
         }
     }

@@ -4,17 +4,21 @@ use super::super::inst::{Dpp, Form, Inst, Sdwa, Src};
 use super::super::op::flag;
 use super::f16::F16;
 use super::value::{Kind, Value};
-use super::wave::{LANES, Row, VCC, Wave, f16_constant, f64_constant};
+use super::wave::{LANES, Row, VCC, Wave, Wide, f16_constant, f64_constant};
+
+/// Where the lanes of an operand are that is no register.
+pub(super) type Buffer<T> = Option<[T; LANES]>;
 
 /// What the registers of a type do.
 pub(super) trait Registers: super::value::Bits {
-    /// The lanes of source `n`; they are in `buf` where they are no register.
+    /// The lanes of an operand, of which the number of the source and where it is are given; they are in `buf` where they are no
+    /// register.
     fn source<'a>(
         wave: &'a Wave,
         inst: &Inst,
-        n: usize,
+        operand: (usize, Src),
         kind: Kind,
-        buf: &'a mut [Self; LANES],
+        buf: &'a mut Buffer<Self>,
     ) -> &'a [Self; LANES];
     /// Writes the lanes of `mask` to the destination.
     fn write(wave: &mut Wave, dst: Src, mask: u64, values: &[Self; LANES]);
@@ -23,39 +27,29 @@ pub(super) trait Registers: super::value::Bits {
 }
 
 impl Registers for u32 {
-    #[inline]
-    fn source<'a>(wave: &'a Wave, inst: &Inst, n: usize, kind: Kind, buf: &'a mut Row) -> &'a Row {
-        let src = inst.src[n];
-        let plain = is_plain(inst) && !(kind == Kind::F32 && wave.flushes_32());
+    #[inline(always)]
+    fn source<'a>(
+        wave: &'a Wave,
+        inst: &Inst,
+        (n, src): (usize, Src),
+        kind: Kind,
+        buf: &'a mut Buffer<u32>,
+    ) -> &'a Row {
+        let plain = inst.plain && !(kind == Kind::F32 && wave.flushes_32());
         if src.is_vector() {
             if plain {
                 return wave.row(src, 0);
             }
-            *buf = *wave.row(src, 0);
-        } else {
-            let value = match (kind, src.0) {
-                (Kind::F16 | Kind::B16, code @ 240..=248) => f16_constant(code),
-                _ => wave.scalar32(src, inst.literal),
-            };
-            *buf = [value; LANES];
-            if plain {
-                return buf;
-            }
+            return modify_32(wave, inst, n, kind, buf.insert(*wave.row(src, 0)));
         }
-        modify_32(wave, inst, n, kind, buf);
-        buf
+        let value = scalar_32(wave, src, inst.literal, kind);
+        let buf = buf.insert([value; LANES]);
+        if plain { buf } else { modify_32(wave, inst, n, kind, buf) }
     }
 
-    #[inline]
+    #[inline(always)]
     fn write(wave: &mut Wave, dst: Src, mask: u64, values: &Row) {
-        let row = wave.row_mut(dst, 0);
-        if mask == u64::MAX {
-            *row = *values;
-            return;
-        }
-        for lane in 0..LANES {
-            row[lane] = if mask >> lane & 1 != 0 { values[lane] } else { row[lane] };
-        }
+        write_row(wave, dst, 0, mask, values);
     }
 
     fn finish(inst: &Inst, kind: Kind, value: u32) -> u32 {
@@ -77,55 +71,22 @@ impl Registers for u32 {
 }
 
 impl Registers for u64 {
-    #[inline]
+    #[inline(always)]
     fn source<'a>(
         wave: &'a Wave,
         inst: &Inst,
-        n: usize,
+        (n, src): (usize, Src),
         kind: Kind,
-        buf: &'a mut [u64; LANES],
+        buf: &'a mut Buffer<u64>,
     ) -> &'a [u64; LANES] {
-        let src = inst.src[n];
-        if src.is_vector() {
-            let (low, high) = (wave.row(src, 0), wave.row(src, 1));
-            for lane in 0..LANES {
-                buf[lane] = u64::from(low[lane]) | u64::from(high[lane]) << 32;
-            }
-        } else {
-            let value = match (kind, src.0) {
-                (Kind::F64, code @ 240..=248) => f64_constant(code),
-                // A literal is the upper half of a double.
-                (Kind::F64, 255) => u64::from(inst.literal) << 32,
-                _ => wave.scalar64(src, inst.literal),
-            };
-            *buf = [value; LANES];
-        }
-        if let Form::Dpp(dpp) = inst.form
-            && n == 0
-        {
-            let (from, _) = dpp_lanes(wave, dpp);
-            let old = *buf;
-            for lane in 0..LANES {
-                buf[lane] = from[lane].map_or(0, |from| old[usize::from(from)]);
-            }
-        }
-        let (neg, abs) = (inst.mods.neg >> n & 1 != 0, inst.mods.abs >> n & 1 != 0);
-        if kind == Kind::F64 && (neg || abs) {
-            for value in buf.iter_mut() {
-                *value = if abs { *value & !(1 << 63) } else { *value } ^ u64::from(neg) << 63;
-            }
-        }
-        buf
+        let buf = buf.insert([0; LANES]);
+        source_64(wave, src, inst.literal, kind, buf);
+        if inst.plain { buf } else { modify_64(wave, inst, n, kind, buf) }
     }
 
-    #[inline]
+    #[inline(always)]
     fn write(wave: &mut Wave, dst: Src, mask: u64, values: &[u64; LANES]) {
-        for (half, shift) in [(0, 0), (1, 32)] {
-            let row = wave.row_mut(dst, half);
-            for lane in 0..LANES {
-                row[lane] = if mask >> lane & 1 != 0 { (values[lane] >> shift) as u32 } else { row[lane] };
-            }
-        }
+        write_64(wave, dst, mask, values);
     }
 
     fn finish(inst: &Inst, kind: Kind, value: u64) -> u64 {
@@ -148,15 +109,96 @@ fn clamp(value: f32) -> f32 {
     if value > 0.0 { value.min(1.0) } else { 0.0 }
 }
 
-/// Whether sources are taken as they are.
-#[inline]
-fn is_plain(inst: &Inst) -> bool {
-    matches!(inst.form, Form::Short | Form::Long) && inst.mods.neg | inst.mods.abs | inst.mods.op_sel == 0
+// What follows is not inlined: hundreds of bodies use it, and each would have two copies.
+
+/// A scalar operand of 32 bits.
+#[inline(never)]
+fn scalar_32(wave: &Wave, src: Src, literal: u32, kind: Kind) -> u32 {
+    match (kind, src.0) {
+        (Kind::F16 | Kind::B16, code @ 240..=248) => f16_constant(code),
+        _ => wave.scalar32(src, literal),
+    }
+}
+
+/// An operand of 64 bits.
+#[inline(never)]
+fn source_64(wave: &Wave, src: Src, literal: u32, kind: Kind, buf: &mut [u64; LANES]) {
+    if src.is_vector() {
+        let (low, high) = (wave.row(src, 0), wave.row(src, 1));
+        widely(
+            wave.wide,
+            #[inline(always)]
+            || {
+                for lane in 0..LANES {
+                    buf[lane] = u64::from(low[lane]) | u64::from(high[lane]) << 32;
+                }
+            },
+        );
+        return;
+    }
+    let value = match (kind, src.0) {
+        (Kind::F64, code @ 240..=248) => f64_constant(code),
+        // A literal is the upper half of a double.
+        (Kind::F64, 255) => u64::from(literal) << 32,
+        _ => wave.scalar64(src, literal),
+    };
+    *buf = [value; LANES];
+}
+
+/// Writes the lanes of `mask` to two registers.
+#[inline(never)]
+fn write_64(wave: &mut Wave, dst: Src, mask: u64, values: &[u64; LANES]) {
+    for (half, shift) in [(0, 0), (1, 32)] {
+        let mut words = [0; LANES];
+        widely(
+            wave.wide,
+            #[inline(always)]
+            || {
+                for lane in 0..LANES {
+                    words[lane] = (values[lane] >> shift) as u32;
+                }
+            },
+        );
+        write_row(wave, dst, half, mask, &words);
+    }
+}
+
+/// Writes the lanes of `mask` to a register.
+#[inline(always)]
+fn write_row(wave: &mut Wave, dst: Src, plus: usize, mask: u64, values: &Row) {
+    if mask == u64::MAX {
+        *wave.row_mut(dst, plus) = *values;
+    } else {
+        write_masked(wave, dst, plus, mask, values);
+    }
+}
+
+#[inline(never)]
+fn write_masked(wave: &mut Wave, dst: Src, plus: usize, mask: u64, values: &Row) {
+    let (wide, row) = (wave.wide, wave.row_mut(dst, plus));
+    widely(
+        wide,
+        #[inline(always)]
+        || {
+            for (first, bits) in halves(mask) {
+                for at in 0..32 {
+                    let lane = first + at;
+                    row[lane] = if bits >> at & 1 != 0 { values[lane] } else { row[lane] };
+                }
+            }
+        },
+    );
+}
+
+/// Both words of a mask of lanes, with their first lane: shifts of 32 bits are what processors have for many lanes at once.
+#[inline(always)]
+pub(super) fn halves(mask: u64) -> [(usize, u32); 2] {
+    [(0, mask as u32), (32, (mask >> 32) as u32)]
 }
 
 /// Applies everything that an instruction says about source `n`.
 #[cold]
-fn modify_32(wave: &Wave, inst: &Inst, n: usize, kind: Kind, values: &mut Row) {
+fn modify_32<'a>(wave: &Wave, inst: &Inst, n: usize, kind: Kind, values: &'a mut Row) -> &'a Row {
     match inst.form {
         Form::Dpp(dpp) if n == 0 => {
             let (from, _) = dpp_lanes(wave, dpp);
@@ -194,6 +236,34 @@ fn modify_32(wave: &Wave, inst: &Inst, n: usize, kind: Kind, values: &mut Row) {
     if kind == Kind::F32 && wave.flushes_32() {
         values.iter_mut().for_each(|value| *value = flush(*value));
     }
+    values
+}
+
+/// See [`modify_32`].
+#[cold]
+fn modify_64<'a>(
+    wave: &Wave,
+    inst: &Inst,
+    n: usize,
+    kind: Kind,
+    values: &'a mut [u64; LANES],
+) -> &'a [u64; LANES] {
+    if let Form::Dpp(dpp) = inst.form
+        && n == 0
+    {
+        let (from, _) = dpp_lanes(wave, dpp);
+        let old = *values;
+        for lane in 0..LANES {
+            values[lane] = from[lane].map_or(0, |from| old[usize::from(from)]);
+        }
+    }
+    let (neg, abs) = (inst.mods.neg >> n & 1 != 0, inst.mods.abs >> n & 1 != 0);
+    if kind == Kind::F64 && (neg || abs) {
+        for value in values.iter_mut() {
+            *value = if abs { *value & !(1 << 63) } else { *value } ^ u64::from(neg) << 63;
+        }
+    }
+    values
 }
 
 /// A denormal becomes a zero of its sign.
@@ -260,56 +330,93 @@ pub(super) fn write_mask(wave: &Wave, inst: &Inst) -> u64 {
     }
 }
 
+/// Runs `f`, compiled for AVX2 and FMA if `wide` says that the processor has them. What is inlined into `f` is so, too.
+#[inline(always)]
+pub(super) fn widely<R>(wide: Wide, f: impl FnOnce() -> R) -> R {
+    #[cfg(target_arch = "x86_64")]
+    {
+        #[target_feature(enable = "avx2,fma")]
+        fn with_avx2<R>(f: impl FnOnce() -> R) -> R {
+            f()
+        }
+        if wide.is_there() {
+            // SAFETY: the processor has AVX2 and FMA, which is what `Wide` stands for.
+            return unsafe { with_avx2(f) };
+        }
+    }
+    f()
+}
+
 /// The lanes of source `n`.
+#[inline(always)]
 pub(super) fn source<'a, T>(
     wave: &'a Wave,
     inst: &Inst,
     n: usize,
-    buf: &'a mut [T::Bits; LANES],
+    buf: &'a mut Buffer<T::Bits>,
 ) -> &'a [T::Bits; LANES]
 where
     T: Value,
     T::Bits: Registers,
 {
-    T::Bits::source(wave, inst, n, T::KIND, buf)
+    T::Bits::source(wave, inst, (n, inst.src[n]), T::KIND, buf)
 }
 
 /// Writes a vector result.
+#[inline(always)]
 pub(super) fn result<T>(wave: &mut Wave, inst: &Inst, mut values: [T::Bits; LANES])
 where
     T: Value,
     T::Bits: Registers,
 {
-    if inst.mods.clamp || inst.mods.omod != 0 {
-        for value in &mut values {
-            *value = T::Bits::finish(inst, T::KIND, *value);
-        }
-    }
-    let mask = write_mask(wave, inst);
+    let mask = if inst.plain { wave.exec() } else { finished::<T::Bits>(wave, inst, T::KIND, &mut values) };
     T::Bits::write(wave, inst.dst, mask, &values);
 }
 
+/// Clamps and scales; returns the lanes to write.
+#[cold]
+fn finished<B: Registers>(wave: &Wave, inst: &Inst, kind: Kind, values: &mut [B; LANES]) -> u64 {
+    if inst.mods.clamp || inst.mods.omod != 0 {
+        for value in values {
+            *value = B::finish(inst, kind, *value);
+        }
+    }
+    write_mask(wave, inst)
+}
+
 /// Writes a vector result of 32 bits: what SDWA, op_sel and flushing make of it.
-pub(super) fn result_32<T: Value<Bits = u32>>(wave: &mut Wave, inst: &Inst, mut values: Row) {
+#[inline(always)]
+pub(super) fn result_32<T: Value<Bits = u32>>(wave: &mut Wave, inst: &Inst, values: Row) {
+    if inst.plain && !(T::KIND == Kind::F32 && wave.flushes_32()) {
+        write_row(wave, inst.dst, 0, wave.exec(), &values);
+    } else {
+        modified_result_32(wave, inst, T::KIND, &values);
+    }
+}
+
+#[cold]
+fn modified_result_32(wave: &mut Wave, inst: &Inst, kind: Kind, values: &Row) {
+    let mut values = *values;
     let part = match inst.form {
         Form::Sdwa(sdwa) => Some(sdwa),
-        _ if inst.op.is(flag::OP_SEL) && matches!(T::KIND, Kind::F16 | Kind::B16) => {
+        _ if inst.op.is(flag::OP_SEL) && matches!(kind, Kind::F16 | Kind::B16) => {
             // The half that is not written is kept.
             let upper = inst.mods.op_sel >> 3 & 1;
             Some(Sdwa { dst_sel: 4 + upper, dst_unused: 2, src_sel: [6; 2], sext: 0 })
         }
         _ => None,
     };
-    if T::KIND == Kind::F32 && wave.flushes_32() {
+    if kind == Kind::F32 && wave.flushes_32() {
         values.iter_mut().for_each(|value| *value = flush(*value));
     }
-    let Some(part) = part else { return result::<T>(wave, inst, values) };
     if inst.mods.clamp || inst.mods.omod != 0 {
-        values.iter_mut().for_each(|value| *value = u32::finish(inst, T::KIND, *value));
+        values.iter_mut().for_each(|value| *value = u32::finish(inst, kind, *value));
     }
-    let old = *wave.row(inst.dst, 0);
-    for lane in 0..LANES {
-        values[lane] = merge(old[lane], values[lane], part);
+    if let Some(part) = part {
+        let old = *wave.row(inst.dst, 0);
+        for lane in 0..LANES {
+            values[lane] = merge(old[lane], values[lane], part);
+        }
     }
     let mask = write_mask(wave, inst);
     u32::write(wave, inst.dst, mask, &values);
@@ -338,7 +445,7 @@ pub(super) trait Sink: Value {
 macro_rules! sink {
     ($store:ident: $($ty:ty),*) => {
         $(impl Sink for $ty {
-            #[inline]
+            #[inline(always)]
             fn store(wave: &mut Wave, inst: &Inst, values: [Self::Bits; LANES]) {
                 $store::<$ty>(wave, inst, values);
             }
@@ -353,94 +460,92 @@ pub(super) trait Source: Value<Bits: Registers> {}
 impl<T: Value<Bits: Registers>> Source for T {}
 
 macro_rules! map {
-    ($name:ident, $each:ident, $wide:ident, $($T:ident $n:literal $s:ident),*) => {
-        #[inline(always)]
-        fn $each<D: Value, $($T: Source),*>(out: &mut [D::Bits; LANES], $($s: &[$T::Bits; LANES],)* f: impl Fn($($T),*) -> D) {
-            for lane in 0..LANES {
-                out[lane] = f($($T::from_bits($s[lane])),*).into_bits();
-            }
-        }
-
-        #[cfg(target_arch = "x86_64")]
-        #[target_feature(enable = "avx2,fma")]
-        fn $wide<D: Value, $($T: Source),*>(out: &mut [D::Bits; LANES], $($s: &[$T::Bits; LANES],)* f: impl Fn($($T),*) -> D) {
-            $each::<D, $($T),*>(out, $($s,)* f);
-        }
-
+    ($name:ident, $($T:ident $s:ident = $operand:expr),*) => {
         /// Computes the destination from the sources, lane by lane.
-        #[inline]
+        #[inline(always)]
         pub(super) fn $name<D: Sink, $($T: Source),*>(wave: &mut Wave, inst: &Inst, f: impl Fn($($T),*) -> D) {
-            let mut out = [D::Bits::default(); LANES];
-            {
-                $(let mut buf = [$T::Bits::default(); LANES];
-                let $s = source::<$T>(wave, inst, $n, &mut buf);)*
-                #[cfg(target_arch = "x86_64")]
-                if wave.wide {
-                    // SAFETY: `wide` says that the processor has AVX2 and FMA.
-                    unsafe { $wide::<D, $($T),*>(&mut out, $($s,)* f) };
-                } else {
-                    $each::<D, $($T),*>(&mut out, $($s,)* f);
+            widely(wave.wide, #[inline(always)] || {
+                let mut out = [D::Bits::default(); LANES];
+                {
+                    $(let mut buf = None;
+                    let operand: fn(&Inst) -> (usize, Src) = $operand;
+                    let $s = $T::Bits::source(wave, inst, operand(inst), $T::KIND, &mut buf);)*
+                    for lane in 0..LANES {
+                        out[lane] = f($($T::from_bits($s[lane])),*).into_bits();
+                    }
                 }
-                #[cfg(not(target_arch = "x86_64"))]
-                $each::<D, $($T),*>(&mut out, $($s,)* f);
-            }
-            D::store(wave, inst, out);
+                D::store(wave, inst, out);
+            });
         }
     };
 }
 
-map!(map1, each1, wide1, A 0 a);
-map!(map2, each2, wide2, A 0 a, B 1 b);
-map!(map3, each3, wide3, A 0 a, B 1 b, C 2 c);
-
-/// The same with the destination's old value as third operand (`v_fmac`).
-pub(super) fn accumulate<D: Sink + Source, A: Source, B: Source>(
-    wave: &mut Wave,
-    inst: &Inst,
-    f: impl Fn(A, B, D) -> D,
-) {
-    let mut third = *inst;
-    third.src[2] = inst.dst;
-    map3(wave, &third, f);
-}
+map!(map1, A a = |i| (0, i.src[0]));
+map!(map2, A a = |i| (0, i.src[0]), B b = |i| (1, i.src[1]));
+map!(map3, A a = |i| (0, i.src[0]), B b = |i| (1, i.src[1]), C c = |i| (2, i.src[2]));
+// With the destination's old value as third operand (`v_fmac`).
+map!(accumulate, A a = |i| (0, i.src[0]), B b = |i| (1, i.src[1]), C c = |i| (2, i.dst));
 
 /// Compares lane by lane; inactive lanes are 0.
-#[inline]
+#[inline(always)]
 pub(super) fn compare<A: Source, B: Source>(wave: &mut Wave, inst: &Inst, f: impl Fn(A, B) -> bool) {
-    let mut mask = 0;
-    {
-        let (mut x, mut y) = ([A::Bits::default(); LANES], [B::Bits::default(); LANES]);
-        let (a, b) = (source::<A>(wave, inst, 0, &mut x), source::<B>(wave, inst, 1, &mut y));
-        for lane in 0..LANES {
-            mask |= u64::from(f(A::from_bits(a[lane]), B::from_bits(b[lane]))) << lane;
-        }
-    }
-    let mask = mask & wave.exec();
+    let mut masks = [0u32; 2];
+    widely(
+        wave.wide,
+        #[inline(always)]
+        || {
+            let (mut x, mut y) = (None, None);
+            let (a, b) = (source::<A>(wave, inst, 0, &mut x), source::<B>(wave, inst, 1, &mut y));
+            for (mask, first) in masks.iter_mut().zip([0, 32]) {
+                for at in 0..32 {
+                    let hit = f(A::from_bits(a[first + at]), B::from_bits(b[first + at]));
+                    *mask |= if hit { 1 << at } else { 0 };
+                }
+            }
+        },
+    );
+    let mask = join(masks) & wave.exec();
     wave.set_s64(usize::from(inst.sdst.0), mask);
     if inst.op.is(flag::CMPX) {
         wave.set_exec(mask);
     }
 }
 
+/// The mask of lanes of two words.
+#[inline(always)]
+fn join([low, high]: [u32; 2]) -> u64 {
+    u64::from(low) | u64::from(high) << 32
+}
+
 /// Adds or subtracts with carries: `f` has the lane's operands and carry, and gives result and carry.
+#[inline(always)]
 pub(super) fn carry(wave: &mut Wave, inst: &Inst, f: impl Fn(u32, u32, bool) -> (u32, bool)) {
     let carries = match inst.src[2] {
         Src::NONE => 0,
         src => wave.s64(usize::from(src.0)),
     };
-    let (mut out, mut mask) = ([0; LANES], 0u64);
-    {
-        let (mut x, mut y) = ([0; LANES], [0; LANES]);
-        let (a, b) = (source::<u32>(wave, inst, 0, &mut x), source::<u32>(wave, inst, 1, &mut y));
-        for lane in 0..LANES {
-            let (value, carry) = f(a[lane], b[lane], carries >> lane & 1 != 0);
-            out[lane] = value;
-            mask |= u64::from(carry) << lane;
-        }
-    }
-    let active = write_mask(wave, inst);
-    result_32::<u32>(wave, inst, out);
-    wave.set_s64(usize::from(inst.sdst.0), mask & active);
+    let mut masks = [0u32; 2];
+    let active = if inst.plain { wave.exec() } else { write_mask(wave, inst) };
+    widely(
+        wave.wide,
+        #[inline(always)]
+        || {
+            let mut out = [0; LANES];
+            {
+                let (mut x, mut y) = (None, None);
+                let (a, b) = (source::<u32>(wave, inst, 0, &mut x), source::<u32>(wave, inst, 1, &mut y));
+                for (mask, (first, carries)) in masks.iter_mut().zip(halves(carries)) {
+                    for at in 0..32 {
+                        let (value, carry) = f(a[first + at], b[first + at], carries >> at & 1 != 0);
+                        out[first + at] = value;
+                        *mask |= if carry { 1 << at } else { 0 };
+                    }
+                }
+            }
+            result_32::<u32>(wave, inst, out);
+        },
+    );
+    wave.set_s64(usize::from(inst.sdst.0), join(masks) & active);
 }
 
 /// VCC, or the mask that the instruction names as last operand.

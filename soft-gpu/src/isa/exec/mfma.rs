@@ -5,6 +5,7 @@
 
 use super::super::inst::{Inst, Src};
 use super::f16::F16;
+use super::lanes::widely;
 use super::wave::{LANES, Wave};
 use super::{Env, Flow, Line, Trap};
 
@@ -23,9 +24,11 @@ trait Sum: Copy + Default {
 
 impl Sum for f32 {
     const WORDS: usize = 1;
+    #[inline(always)]
     fn load([word, _]: [u32; 2]) -> Self {
         f32::from_bits(word)
     }
+    #[inline(always)]
     fn words(self) -> [u32; 2] {
         [self.to_bits(), 0]
     }
@@ -37,9 +40,11 @@ impl Sum for f32 {
 
 impl Sum for i32 {
     const WORDS: usize = 1;
+    #[inline(always)]
     fn load([word, _]: [u32; 2]) -> Self {
         word.cast_signed()
     }
+    #[inline(always)]
     fn words(self) -> [u32; 2] {
         [self.cast_unsigned(), 0]
     }
@@ -51,9 +56,11 @@ impl Sum for i32 {
 
 impl Sum for f64 {
     const WORDS: usize = 2;
+    #[inline(always)]
     fn load([low, high]: [u32; 2]) -> Self {
         f64::from_bits(u64::from(low) | u64::from(high) << 32)
     }
+    #[inline(always)]
     fn words(self) -> [u32; 2] {
         [self.to_bits() as u32, (self.to_bits() >> 32) as u32]
     }
@@ -73,6 +80,7 @@ trait Element {
 }
 
 /// A 16-bit part of a lane.
+#[inline(always)]
 fn half(w: &Wave, src: Src, lane: usize, at: usize) -> u16 {
     (w.row(src, at / 2)[lane] >> (16 * (at % 2))) as u16
 }
@@ -83,6 +91,7 @@ macro_rules! element {
         impl Element for $name {
             type Sum = $sum;
             const PER_LANE: usize = $per_lane;
+            #[inline(always)]
             fn get($w: &Wave, $src: Src, $lane: usize, $at: usize) -> $sum {
                 $get
             }
@@ -101,11 +110,13 @@ element!(Double, f64, 1, |w, src, lane, at| f64::load([
     w.row(src, 2 * at + 1)[lane]
 ]));
 
+#[inline(always)]
 fn byte(w: &Wave, src: Src, lane: usize, at: usize) -> i32 {
     i32::from(((w.row(src, at / 4)[lane] >> (8 * (at % 4))) as u8).cast_signed())
 }
 
 /// The lane and place within it of element (`block`, `row`, `k`) of A; for B, `row` is its column.
+#[inline(always)]
 fn input_place<E: Element, const M: usize, const K: usize, const BLOCKS: usize>(
     block: usize,
     row: usize,
@@ -120,6 +131,7 @@ fn input_place<E: Element, const M: usize, const K: usize, const BLOCKS: usize>(
 }
 
 /// Block, row and column of output register `r` (counted in elements) of a lane.
+#[inline(always)]
 fn output_place<S: Sum, const M: usize>(r: usize, lane: usize) -> (usize, usize, usize) {
     let double = S::WORDS == 2;
     match M {
@@ -143,64 +155,78 @@ fn multiply<E: Element, const M: usize, const K: usize, const BLOCKS: usize>(
             why: "permutations or negations of a matrix (blgp)",
         });
     }
-    let mut a = [E::Sum::default(); MOST_INPUTS];
-    let mut b = [E::Sum::default(); MOST_INPUTS];
-    for block in 0..BLOCKS {
-        // With `cbsz`, 2^cbsz blocks take A from the one of them that `abid` names.
-        let from = if cbsz == 0 { block } else { ((block >> cbsz << cbsz) + abid) % BLOCKS };
-        for k in 0..K {
-            for row in 0..M {
-                let index = (block * K + k) * M + row;
-                let (lane, at) = input_place::<E, M, K, BLOCKS>(from, row, k);
-                a[index] = E::get(w, i.src[0], lane % LANES, at);
-                let (lane, at) = input_place::<E, M, K, BLOCKS>(block, row, k);
-                b[index] = E::get(w, i.src[1], lane % LANES, at);
-            }
-        }
-    }
-    let registers = M * M * BLOCKS / LANES;
-    let mut c = [E::Sum::default(); MOST_OUTPUTS];
-    for r in 0..registers {
-        for lane in 0..LANES {
-            let (block, row, column) = output_place::<E::Sum, M>(r, lane);
-            c[(block * M + row) * M + column] = initial::<E::Sum>(w, i, r, lane);
-        }
-    }
-    for block in 0..BLOCKS {
-        for k in 0..K {
-            let (a, b) = (&a[(block * K + k) * M..][..M], &b[(block * K + k) * M..][..M]);
-            for row in 0..M {
-                let c = &mut c[(block * M + row) * M..][..M];
-                for column in 0..M {
-                    c[column] = c[column].multiply_add(a[row], b[column]);
+    widely(
+        w.wide,
+        #[inline(always)]
+        || {
+            let mut a = [E::Sum::default(); MOST_INPUTS];
+            let mut b = [E::Sum::default(); MOST_INPUTS];
+            for block in 0..BLOCKS {
+                // With `cbsz`, 2^cbsz blocks take A from the one of them that `abid` names.
+                let from = if cbsz == 0 { block } else { ((block >> cbsz << cbsz) + abid) % BLOCKS };
+                for k in 0..K {
+                    for row in 0..M {
+                        let index = (block * K + k) * M + row;
+                        let (lane, at) = input_place::<E, M, K, BLOCKS>(from, row, k);
+                        a[index] = E::get(w, i.src[0], lane % LANES, at);
+                        let (lane, at) = input_place::<E, M, K, BLOCKS>(block, row, k);
+                        b[index] = E::get(w, i.src[1], lane % LANES, at);
+                    }
                 }
             }
-        }
-    }
-    for r in 0..registers {
-        for lane in 0..LANES {
-            let (block, row, column) = output_place::<E::Sum, M>(r, lane);
-            let words = c[(block * M + row) * M + column].words();
-            for (at, word) in words.into_iter().enumerate().take(E::Sum::WORDS) {
-                w.row_mut(i.dst, r * E::Sum::WORDS + at)[lane] = word;
+            let mut c = [E::Sum::default(); MOST_OUTPUTS];
+            // Columns are neighbouring lanes.
+            for r in 0..M * M * BLOCKS / LANES {
+                for first in (0..LANES).step_by(M) {
+                    let (block, row, _) = output_place::<E::Sum, M>(r, first);
+                    initial::<E::Sum>(w, i, r, first, &mut c[(block * M + row) * M..][..M]);
+                }
             }
-        }
-    }
+            for block in 0..BLOCKS {
+                for k in 0..K {
+                    let (a, b) = (&a[(block * K + k) * M..][..M], &b[(block * K + k) * M..][..M]);
+                    for row in 0..M {
+                        let c = &mut c[(block * M + row) * M..][..M];
+                        for column in 0..M {
+                            c[column] = c[column].multiply_add(a[row], b[column]);
+                        }
+                    }
+                }
+            }
+            for r in 0..M * M * BLOCKS / LANES {
+                for first in (0..LANES).step_by(M) {
+                    let (block, row, _) = output_place::<E::Sum, M>(r, first);
+                    let c = &c[(block * M + row) * M..][..M];
+                    for at in 0..E::Sum::WORDS {
+                        let out = &mut w.row_mut(i.dst, r * E::Sum::WORDS + at)[first..][..M];
+                        for column in 0..M {
+                            out[column] = c[column].words()[at];
+                        }
+                    }
+                }
+            }
+        },
+    );
     Ok(Flow::Next)
 }
 
-/// C may be a constant.
-fn initial<S: Sum>(w: &Wave, i: &Inst, r: usize, lane: usize) -> S {
+/// The lanes of C from `first` on. C may be a constant.
+#[inline(always)]
+fn initial<S: Sum>(w: &Wave, i: &Inst, r: usize, first: usize, out: &mut [S]) {
     let src = i.src[2];
     if src.is_vector() {
-        let word = |at| w.row(src, r * S::WORDS + at)[lane];
-        return S::load([word(0), if S::WORDS == 2 { word(1) } else { 0 }]);
+        let low = &w.row(src, r * S::WORDS)[first..][..out.len()];
+        let high = &w.row(src, (r + 1) * S::WORDS - 1)[first..][..out.len()];
+        for ((out, low), high) in out.iter_mut().zip(low).zip(high) {
+            *out = S::load([*low, *high]);
+        }
+        return;
     }
-    match (S::WORDS, src.0) {
+    out.fill(match (S::WORDS, src.0) {
         (2, code @ 240..=248) => S::load(split(super::wave::f64_constant(code))),
         (2, _) => S::load(split(w.scalar64(src, 0))),
         _ => S::load([w.scalar32(src, 0), 0]),
-    }
+    });
 }
 
 fn split(wide: u64) -> [u32; 2] {

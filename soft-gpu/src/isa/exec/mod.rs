@@ -34,9 +34,10 @@ use std::sync::LazyLock;
 
 pub use code::CodeCache;
 pub use group::{Group, GroupConfig, Progress};
+pub(crate) use memory::active;
 pub use memory::{MemFault, Memory};
 pub(crate) use scalar::check_mode;
-pub use wave::{Aperture, Lds, Wave};
+pub use wave::{Aperture, LANES, Lds, Registers, Wave};
 
 use super::decode::DecodeError;
 use super::inst::Inst;

@@ -1,8 +1,8 @@
 //! MUBUF: memory through buffer descriptors, and cache control.
 
 use super::super::inst::{Inst, Src, bit};
-use super::ds::active;
 use super::flat::Place;
+use super::memory::active;
 use super::wave::{LANES, Wave};
 use super::{Env, Flow, Line, Trap};
 

@@ -3,7 +3,7 @@
 use super::super::inst::Inst;
 use super::f16::F16;
 use super::float::{half2, ldexp32, max, min};
-use super::lanes::{accumulate, carry, map2, map3, mask_operand, result_32, source};
+use super::lanes::{self, accumulate, carry, map2, map3, mask_operand, result_32, source, widely};
 use super::wave::{LANES, Wave};
 use super::{Env, Flow, Line, Trap};
 
@@ -59,15 +59,24 @@ pub(super) fn u24(value: u32) -> u64 {
 /// Where the mask is set, the second source, else the first.
 fn select(w: &mut Wave, i: &Inst, _: &mut Env<'_>) -> Result<Flow, Trap> {
     let mask = mask_operand(w, i);
-    let mut out = [0; LANES];
-    {
-        let (mut x, mut y) = ([0; LANES], [0; LANES]);
-        let (a, b) = (source::<u32>(w, i, 0, &mut x), source::<u32>(w, i, 1, &mut y));
-        for lane in 0..LANES {
-            out[lane] = if mask >> lane & 1 != 0 { b[lane] } else { a[lane] };
-        }
-    }
-    result_32::<u32>(w, i, out);
+    widely(
+        w.wide,
+        #[inline(always)]
+        || {
+            let mut out = [0; LANES];
+            {
+                let (mut x, mut y) = (None, None);
+                let (a, b) = (source::<u32>(w, i, 0, &mut x), source::<u32>(w, i, 1, &mut y));
+                for (first, bits) in lanes::halves(mask) {
+                    for at in 0..32 {
+                        let lane = first + at;
+                        out[lane] = if bits >> at & 1 != 0 { b[lane] } else { a[lane] };
+                    }
+                }
+            }
+            result_32::<u32>(w, i, out);
+        },
+    );
     Ok(Flow::Next)
 }
 
@@ -105,14 +114,18 @@ pub(super) fn mad(a: f32, b: f32, c: f32) -> f32 {
     flush(flush(flush(a) * flush(b)) + flush(c))
 }
 
+#[inline(always)]
 fn borrow(a: u32, b: u32, carry: bool) -> (u32, bool) {
-    let wide = u64::from(a).wrapping_sub(u64::from(b)).wrapping_sub(u64::from(carry));
-    (wide as u32, wide >> 32 != 0)
+    let (first, over) = a.overflowing_sub(b);
+    let (value, again) = first.overflowing_sub(u32::from(carry));
+    (value, over | again)
 }
 
+#[inline(always)]
 fn add(a: u32, b: u32, carry: bool) -> (u32, bool) {
-    let wide = u64::from(a) + u64::from(b) + u64::from(carry);
-    (wide as u32, wide >> 32 != 0)
+    let (first, over) = a.overflowing_add(b);
+    let (value, again) = first.overflowing_add(u32::from(carry));
+    (value, over | again)
 }
 
 #[rustfmt::skip]

@@ -14,7 +14,7 @@ use super::{Env, Flow, Line, Trap};
 /// Sources of three operands with a flag for each lane, as the divisions have.
 fn with_flags<T: Source>(w: &Wave, i: &Inst, f: impl Fn(T, T, T, usize) -> T) -> [T::Bits; LANES] {
     let mut out = [T::Bits::default(); LANES];
-    let [mut x, mut y, mut z] = [[T::Bits::default(); LANES]; 3];
+    let [mut x, mut y, mut z] = [None; 3];
     let (a, b, c) =
         (source::<T>(w, i, 0, &mut x), source::<T>(w, i, 1, &mut y), source::<T>(w, i, 2, &mut z));
     for lane in 0..LANES {
@@ -65,7 +65,7 @@ fn fmas64(w: &mut Wave, i: &Inst, _: &mut Env<'_>) -> Result<Flow, Trap> {
 fn mad64(w: &mut Wave, i: &Inst, f: impl Fn(u32, u32, u64) -> (u64, bool)) {
     let (mut out, mut mask) = ([0; LANES], 0u64);
     {
-        let (mut x, mut y, mut z) = ([0; LANES], [0; LANES], [0; LANES]);
+        let (mut x, mut y, mut z) = (None, None, None);
         let (a, b) = (source::<u32>(w, i, 0, &mut x), source::<u32>(w, i, 1, &mut y));
         let c = source::<u64>(w, i, 2, &mut z);
         for lane in 0..LANES {
@@ -82,7 +82,7 @@ fn mad64(w: &mut Wave, i: &Inst, f: impl Fn(u32, u32, u64) -> (u64, bool)) {
 fn mask_count(w: &mut Wave, i: &Inst, shift: usize) {
     let mut out = [0; LANES];
     {
-        let (mut x, mut y) = ([0; LANES], [0; LANES]);
+        let (mut x, mut y) = (None, None);
         let (a, b) = (source::<u32>(w, i, 0, &mut x), source::<u32>(w, i, 1, &mut y));
         for lane in 0..LANES {
             let below = match lane.checked_sub(shift) {

@@ -11,7 +11,9 @@ use super::{Env, Flow, Line, Trap};
 
 /// The instruction without modifiers, which mean other things here.
 fn bare(i: &Inst) -> Inst {
-    Inst { mods: Mods::default(), ..*i }
+    let mut bare = Inst { mods: Mods::default(), ..*i };
+    bare.plain = bare.is_plain();
+    bare
 }
 
 /// Bit `n` of a mask of sources.
@@ -24,7 +26,7 @@ fn packed<T: Value<Bits = u32>>(w: &mut Wave, i: &Inst, f: impl Fn([T; 3]) -> T)
     let (plain, m, count) = (bare(i), i.mods, i.op.src.len());
     let mut out = [0u32; LANES];
     {
-        let mut bufs = [[0; LANES]; 3];
+        let mut bufs = [None; 3];
         let mut rows: [&[u32; LANES]; 3] = [&[0; LANES]; 3];
         for ((n, row), buf) in rows.iter_mut().enumerate().zip(&mut bufs).take(count) {
             *row = source::<T>(w, &plain, n, buf);
@@ -80,7 +82,7 @@ fn packed_f32(w: &mut Wave, i: &Inst, f: impl Fn([f32; 3]) -> f32) {
 fn wide_source(w: &Wave, i: &Inst, n: usize, buf: &mut [u64; LANES]) {
     let src = i.src[n];
     if src.is_vector() || src.0 < 128 {
-        *buf = *source::<u64>(w, i, n, &mut [0; LANES]);
+        *buf = *source::<u64>(w, i, n, &mut None);
     } else {
         let word = u64::from(w.scalar32(src, i.literal));
         *buf = [word | word << 32; LANES];
@@ -108,7 +110,7 @@ fn mixed(w: &Wave, i: &Inst) -> [f32; LANES] {
     let mut values = [[0f32; LANES]; 3];
     for (n, values) in values.iter_mut().enumerate() {
         let half = bit(m.op_sel_hi, n);
-        let mut buf = [0; LANES];
+        let mut buf = None;
         let bits =
             if half { source::<F16>(w, &plain, n, &mut buf) } else { source::<f32>(w, &plain, n, &mut buf) };
         for (value, &bits) in values.iter_mut().zip(bits) {
@@ -149,7 +151,7 @@ fn dot<C: Value<Bits = u32>>(w: &mut Wave, i: &Inst, f: impl Fn(u32, u32, C) -> 
     let plain = bare(i);
     let mut out = [0; LANES];
     {
-        let [mut x, mut y, mut z] = [[0; LANES]; 3];
+        let [mut x, mut y, mut z] = [None; 3];
         let (a, b) = (source::<u32>(w, &plain, 0, &mut x), source::<u32>(w, &plain, 1, &mut y));
         let c = source::<C>(w, &plain, 2, &mut z);
         for lane in 0..LANES {

@@ -4,7 +4,7 @@ use super::super::inst::Src;
 use super::super::op::Arch;
 
 /// Lanes of a wave.
-pub(super) const LANES: usize = 64;
+pub const LANES: usize = 64;
 /// Vector registers: 256 VGPRs, then 256 accumulation VGPRs.
 const VECTORS: usize = 512;
 
@@ -61,12 +61,41 @@ impl Lds {
         out
     }
 
+    /// The bytes from `addr` on, if so many are there.
+    pub(super) fn bytes(&self, addr: u32, len: usize) -> Option<&[u8]> {
+        let at = addr as usize;
+        self.bytes.get(at..at.saturating_add(len))
+    }
+
+    /// See [`Self::bytes`].
+    pub(super) fn bytes_mut(&mut self, addr: u32, len: usize) -> Option<&mut [u8]> {
+        let at = addr as usize;
+        self.bytes.get_mut(at..at.saturating_add(len))
+    }
+
     /// Writes bytes; nothing is written outside.
     pub(super) fn write(&mut self, addr: u32, data: &[u8]) {
         let at = addr as usize;
         if let Some(bytes) = self.bytes.get_mut(at..at.saturating_add(data.len())) {
             bytes.copy_from_slice(data);
         }
+    }
+}
+
+/// The vector registers of a wave. New ones are zero.
+pub struct Registers(Box<[Row; VECTORS]>);
+
+impl Default for Registers {
+    fn default() -> Self {
+        // (Not an array first: that would be built on the stack.)
+        let rows: Box<[Row]> = vec![[0; LANES]; VECTORS].into_boxed_slice();
+        Self(rows.try_into().unwrap_or_else(|_| Box::new([[0; LANES]; VECTORS])))
+    }
+}
+
+impl std::fmt::Debug for Registers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Registers").finish_non_exhaustive()
     }
 }
 
@@ -93,7 +122,7 @@ pub struct Wave {
     /// Which wave of its group it is.
     pub id: u32,
     /// Whether AVX2 and FMA are there.
-    pub(super) wide: bool,
+    pub(super) wide: Wide,
     /// Value of the hardware's counters (`s_memtime`).
     pub clock: u64,
 }
@@ -107,8 +136,12 @@ impl Wave {
     /// A wave with all registers zero and no lane active.
     #[must_use]
     pub fn new(arch: Arch) -> Self {
-        let rows: Box<[Row]> = vec![[0; LANES]; VECTORS].into_boxed_slice();
-        let v = rows.try_into().unwrap_or_else(|_| Box::new([[0; LANES]; VECTORS]));
+        Self::with(arch, Registers::default())
+    }
+
+    /// A wave with no lane active, whose vector registers are those of another one.
+    #[must_use]
+    pub fn with(arch: Arch, Registers(v): Registers) -> Self {
         Self {
             arch,
             s: [0; 128],
@@ -120,9 +153,21 @@ impl Wave {
             shared: Aperture { high: 0x1_0000 },
             private: Aperture { high: 0x2_0000 },
             id: 0,
-            wide: has_avx2(),
+            wide: Wide::detect(),
             clock: 0,
         }
+    }
+
+    /// Its vector registers.
+    #[must_use]
+    pub fn into_registers(self) -> Registers {
+        Registers(self.v)
+    }
+
+    /// Sets the first VGPRs and the first accumulation VGPRs to zero.
+    pub fn clear(&mut self, vectors: usize, accumulators: usize) {
+        self.v[..vectors.min(256)].fill([0; LANES]);
+        self.v[256..256 + accumulators.min(256)].fill([0; LANES]);
     }
 
     /// Active lanes.
@@ -165,16 +210,19 @@ impl Wave {
     }
 
     /// The row of a vector operand, `plus` registers further.
+    #[inline(always)]
     pub(super) fn row(&self, src: Src, plus: usize) -> &Row {
         &self.v[(usize::from(src.0).wrapping_sub(256) + plus) % VECTORS]
     }
 
     /// See [`Self::row`].
+    #[inline(always)]
     pub(super) fn row_mut(&mut self, src: Src, plus: usize) -> &mut Row {
         &mut self.v[(usize::from(src.0).wrapping_sub(256) + plus) % VECTORS]
     }
 
     /// A scalar operand of 32 bits.
+    #[inline]
     pub(super) fn scalar32(&self, src: Src, literal: u32) -> u32 {
         match src.0 {
             code @ 0..=127 => self.s[usize::from(code)],
@@ -210,11 +258,27 @@ impl Wave {
     }
 }
 
-fn has_avx2() -> bool {
+/// Whether the processor has AVX2 and FMA. Only [`Wide::detect`] makes one that says so.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wide(bool);
+
+impl Wide {
+    /// Asks the processor.
+    pub(super) fn detect() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        return Self(
+            std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma"),
+        );
+        #[cfg(not(target_arch = "x86_64"))]
+        Self(false)
+    }
+
+    /// Whether they are there.
     #[cfg(target_arch = "x86_64")]
-    return std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma");
-    #[cfg(not(target_arch = "x86_64"))]
-    false
+    #[inline(always)]
+    pub(super) const fn is_there(self) -> bool {
+        self.0
+    }
 }
 
 /// 0.5, -0.5, 1, -1, 2, -2, 4, -4, 1/(2 pi) as floats of 32 bits.
