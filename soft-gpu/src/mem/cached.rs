@@ -80,6 +80,56 @@ impl<'a> CachedTables<'a> {
         }
     }
 
+    /// Reads `N` bytes at each of `lanes`' addresses into their arrays.
+    ///
+    /// # Errors
+    /// The first address that faults; those before it were read.
+    #[inline]
+    pub fn gather<'b, const N: usize>(
+        &self,
+        lanes: impl Iterator<Item = (u64, &'b mut [u8; N])>,
+    ) -> Result<(), GpuFault> {
+        // Mostly all are in one mapping.
+        let mut near = None;
+        for (va, buf) in lanes {
+            match near.and_then(|entry: Entry<'a>| entry.part(va, N, false)) {
+                Some(slice) if slice.read(0, buf).is_ok() => {}
+                _ => {
+                    self.read(va, buf)?;
+                    near = self.entry(va);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes `N` bytes at each of `lanes`' addresses, in order.
+    ///
+    /// # Errors
+    /// The first address that faults; those before it were written.
+    #[inline]
+    pub fn scatter<const N: usize>(
+        &self,
+        lanes: impl Iterator<Item = (u64, [u8; N])>,
+    ) -> Result<(), GpuFault> {
+        let mut near = None;
+        for (va, bytes) in lanes {
+            match near.and_then(|entry: Entry<'a>| entry.part(va, N, true)) {
+                Some(slice) if slice.write(0, &bytes).is_ok() => {}
+                _ => {
+                    self.write(va, &bytes)?;
+                    near = self.entry(va);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What is remembered of the mapping of an address.
+    fn entry(&self, va: u64) -> Option<Entry<'a>> {
+        self.entries.iter().filter_map(Cell::get).find(|entry| entry.rest(va, false).is_some())
+    }
+
     /// See [`PageTables::atomic_u32`].
     ///
     /// # Errors
@@ -100,6 +150,16 @@ impl<'a> CachedTables<'a> {
 }
 
 impl<'a> Entry<'a> {
+    /// `len` bytes from `va` on; `None` if they are not all in it, or must not be written.
+    #[inline(always)]
+    fn part(self, va: u64, len: usize, write: bool) -> Option<HostSlice<'a>> {
+        let offset = usize::try_from(va.wrapping_sub(self.start)).ok()?;
+        if write && !self.writable {
+            return None;
+        }
+        self.memory.slice(offset, len).ok()
+    }
+
     /// The memory from `va` on; `None` if that is not in it, or must not be written.
     #[inline]
     fn rest(self, va: u64, write: bool) -> Option<HostSlice<'a>> {

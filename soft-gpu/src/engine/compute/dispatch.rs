@@ -123,7 +123,8 @@ impl Dispatch {
         match floor.run(STEP).map_err(|trap| stop(&trap))? {
             Standing::Done => return Ok(Step::Idle),
             Standing::HasWork => helpers::offer(floor),
-            Standing::WithHelpers => {}
+            // Alone it would only move from one processor to the other.
+            Standing::LastOne | Standing::WithHelpers => {}
         }
         Ok(Step::Progress { cost: u32::try_from(STEP.as_nanos()).unwrap_or(u32::MAX) })
     }

@@ -93,6 +93,8 @@ impl Drop for Begun {
 pub(super) enum Standing {
     /// There are groups that nobody runs.
     HasWork,
+    /// There is one group that nobody runs, and no others.
+    LastOne,
     /// Helpers run the last ones.
     WithHelpers,
     /// All ended.
@@ -150,7 +152,8 @@ impl Floor {
         }
         let _left = Left(self);
         self.work(|| self.paused.load(Ordering::Relaxed) || leave());
-        !self.paused.load(Ordering::SeqCst) && self.state().standing() == Standing::HasWork
+        !self.paused.load(Ordering::SeqCst)
+            && matches!(self.state().standing(), Standing::HasWork | Standing::LastOne)
     }
 
     /// Stops the helpers, and returns when they have left. [`Floor::run`] goes on.
@@ -236,7 +239,8 @@ impl Floor {
 impl State {
     fn standing(&self) -> Standing {
         match () {
-            () if self.next.is_some() || !self.resting.is_empty() => Standing::HasWork,
+            () if self.next.is_some() || self.resting.len() > 1 => Standing::HasWork,
+            () if self.resting.len() == 1 => Standing::LastOne,
             () if self.running != 0 => Standing::WithHelpers,
             () => Standing::Done,
         }

@@ -49,7 +49,7 @@ impl Memory for Tables<'_> {
         Ok(update.unwrap_or_else(|old| old))
     }
 
-    // As the trait's, with one call for all lanes, and for the size that most have one access of that size.
+    // As the trait's, with one call for all lanes.
     fn gather(
         &self,
         mask: u64,
@@ -57,11 +57,14 @@ impl Memory for Tables<'_> {
         len: usize,
         out: &mut [[u8; 16]; LANES],
     ) -> Result<(), MemFault> {
-        if len == 4 {
-            return active(mask)
-                .try_for_each(|lane| self.0.read(addrs[lane], &mut out[lane][..4]).map_err(fault));
+        match len {
+            1 => self.gather_each::<1>(mask, addrs, out),
+            2 => self.gather_each::<2>(mask, addrs, out),
+            4 => self.gather_each::<4>(mask, addrs, out),
+            8 => self.gather_each::<8>(mask, addrs, out),
+            16 => self.gather_each::<16>(mask, addrs, out),
+            _ => active(mask).try_for_each(|lane| self.read(addrs[lane], &mut out[lane][..len])),
         }
-        active(mask).try_for_each(|lane| self.0.read(addrs[lane], &mut out[lane][..len]).map_err(fault))
     }
 
     fn scatter(
@@ -71,10 +74,37 @@ impl Memory for Tables<'_> {
         part: Range<usize>,
         data: &[[u8; 16]; LANES],
     ) -> Result<(), MemFault> {
-        if part == (0..4) {
-            return active(mask)
-                .try_for_each(|lane| self.0.write(addrs[lane], &data[lane][..4]).map_err(fault));
+        match (part.start, part.len()) {
+            (0, 1) => self.scatter_each::<1>(mask, addrs, data),
+            (0, 2) => self.scatter_each::<2>(mask, addrs, data),
+            (0, 4) => self.scatter_each::<4>(mask, addrs, data),
+            (0, 8) => self.scatter_each::<8>(mask, addrs, data),
+            (0, 16) => self.scatter_each::<16>(mask, addrs, data),
+            _ => active(mask).try_for_each(|lane| self.write(addrs[lane], &data[lane][part.clone()])),
         }
-        active(mask).try_for_each(|lane| self.0.write(addrs[lane], &data[lane][part.clone()]).map_err(fault))
+    }
+}
+
+impl Tables<'_> {
+    fn gather_each<const N: usize>(
+        &self,
+        mask: u64,
+        addrs: &[u64; LANES],
+        out: &mut [[u8; 16]; LANES],
+    ) -> Result<(), MemFault> {
+        let lanes = addrs.iter().zip(out).enumerate().filter(|(lane, _)| mask >> lane & 1 != 0);
+        let lanes = lanes.filter_map(|(_, (addr, out))| Some((*addr, out.first_chunk_mut::<N>()?)));
+        self.0.gather(lanes).map_err(fault)
+    }
+
+    fn scatter_each<const N: usize>(
+        &self,
+        mask: u64,
+        addrs: &[u64; LANES],
+        data: &[[u8; 16]; LANES],
+    ) -> Result<(), MemFault> {
+        let lanes = addrs.iter().zip(data).enumerate().filter(|(lane, _)| mask >> lane & 1 != 0);
+        let lanes = lanes.filter_map(|(_, (addr, data))| Some((*addr, *data.first_chunk::<N>()?)));
+        self.0.scatter(lanes).map_err(fault)
     }
 }

@@ -12,32 +12,40 @@ impl F16 {
     #[inline(always)]
     pub(super) fn to_f32(self) -> f32 {
         let bits = u32::from(self.0);
-        let (sign, exponent, mantissa) = ((bits & 0x8000) << 16, bits >> 10 & 0x1f, bits & 0x3ff);
-        match exponent {
-            0 => {
-                // 2^-24 is the unit of denormals, which all are normal in f32.
-                let value = mantissa as f32 * f32::from_bits(0x3380_0000);
-                f32::from_bits(value.to_bits() | sign)
-            }
-            31 => f32::from_bits(sign | 0x7f80_0000 | mantissa << 13),
-            _ => f32::from_bits(sign | (exponent + 112) << 23 | mantissa << 13),
-        }
+        let (sign, magnitude) = ((bits & 0x8000) << 16, bits & 0x7fff);
+        // All three, then a choice, as that is done for many lanes at once. 2^-24 is the unit of denormals, which all are normal
+        // in f32.
+        let denormal = (magnitude as f32 * f32::from_bits(0x3380_0000)).to_bits();
+        let normal = (magnitude << 13).wrapping_add(112 << 23);
+        let special = magnitude << 13 | 0x7f80_0000;
+        let finite = if magnitude < 0x400 { denormal } else { normal };
+        f32::from_bits(sign | if magnitude >= 0x7c00 { special } else { finite })
     }
 
     /// The nearest half, ties to even.
     #[inline(always)]
     pub(super) fn from_f32(value: f32) -> Self {
-        Self::round(value, true)
+        let bits = value.to_bits();
+        let (sign, magnitude) = (bits >> 16 & 0x8000, bits & 0x7fff_ffff);
+        // A carry out of the mantissa gives the next exponent, and infinity after the last.
+        let odd = magnitude >> 13 & 1;
+        let normal = magnitude.wrapping_sub(112 << 23).wrapping_add(0xfff + odd) >> 13;
+        // The unit of 0.5 is that of halves' denormals, 2^-24, so the sum is rounded to it.
+        let denormal = (f32::from_bits(magnitude) + 0.5).to_bits().wrapping_sub(0x3f00_0000);
+        // NaN is quiet, with the upper bits of the payload. From 2^16 on all are infinite.
+        let nan = 0x7e00 | magnitude >> 13 & 0x3ff;
+        let finite = if magnitude < 0x3880_0000 { denormal } else { normal };
+        let number = if magnitude >= 0x4780_0000 { 0x7c00 } else { finite };
+        Self((sign | if magnitude > 0x7f80_0000 { nan } else { number }) as u16)
     }
 
     /// The half nearest to zero (`v_cvt_pkrtz_f16_f32`).
     #[inline(always)]
     pub(super) fn from_f32_toward_zero(value: f32) -> Self {
-        Self::round(value, false)
+        Self::truncate(value)
     }
 
-    #[inline(always)]
-    fn round(value: f32, nearest: bool) -> Self {
+    fn truncate(value: f32) -> Self {
         let bits = value.to_bits();
         let sign = (bits >> 16 & 0x8000) as u16;
         let magnitude = bits & 0x7fff_ffff;
@@ -50,25 +58,15 @@ impl F16 {
         }
         let exponent = (magnitude >> 23).cast_signed() - 127;
         if exponent > 15 {
-            return Self(sign | if nearest { 0x7c00 } else { 0x7bff });
+            return Self(sign | 0x7bff);
         }
-        // The mantissa with its leading one, and how many of its bits are too many.
-        let (mantissa, drop, base) = if exponent >= -14 {
-            (magnitude & 0x007f_ffff, 13, ((exponent + 15) as u32) << 10)
-        } else {
-            let drop = (13 + (-14 - exponent)).cast_unsigned();
-            if drop > 24 {
-                // Less than half of the smallest denormal, or zero.
-                return Self(sign);
-            }
-            (magnitude & 0x007f_ffff | 0x0080_0000, drop, 0)
-        };
-        let kept = mantissa >> drop;
-        let rest = mantissa & ((1 << drop) - 1);
-        let half = 1u32 << (drop - 1);
-        let up = nearest && (rest > half || (rest == half && kept & 1 != 0));
-        // A carry out of the mantissa gives the next exponent, and infinity after the last.
-        Self(sign | (base + kept + u32::from(up)) as u16)
+        if exponent >= -14 {
+            return Self(sign | (((exponent + 15) as u32) << 10) as u16 | (magnitude >> 13 & 0x3ff) as u16);
+        }
+        let drop = (13 + (-14 - exponent)).cast_unsigned();
+        // Beyond, it is less than the smallest denormal.
+        let kept = if drop > 24 { 0 } else { (magnitude & 0x007f_ffff | 0x0080_0000) >> drop };
+        Self(sign | kept as u16)
     }
 
     /// Rounds a double once.

@@ -280,7 +280,7 @@ fn word(bytes: &[u8], at: usize) -> u32 {
 fn load_words<const N: usize>(w: &mut Wave, i: &Inst, e: &mut Env<'_>) -> Result<Flow, Trap> {
     match pattern(w, i, 4 * N as u32) {
         Pattern::Contiguous(addr) => {
-            if N == 1 && !cfg!(target_endian = "big") {
+            if N == 1 && cfg!(target_endian = "little") {
                 e.memory.read(addr, w.row_mut(i.dst, 0).as_mut_bytes())?;
                 return Ok(Flow::Next);
             }
@@ -333,41 +333,48 @@ fn store(w: &mut Wave, i: &Inst, e: &mut Env<'_>, len: usize, skip: usize) -> Re
 /// Stores whole registers.
 fn store_words<const N: usize>(w: &mut Wave, i: &Inst, e: &mut Env<'_>) -> Result<Flow, Trap> {
     let Pattern::Contiguous(addr) = pattern(w, i, 4 * N as u32) else { return store(w, i, e, 4 * N, 0) };
-    e.memory.write(addr, collect::<N>(w, i.src[1]).as_bytes())?;
+    if N == 1 && cfg!(target_endian = "little") {
+        e.memory.write(addr, w.row(i.src[1], 0).as_bytes())?;
+    } else {
+        e.memory.write(addr, collect::<N>(w, i.src[1]).as_bytes())?;
+    }
     Ok(Flow::Next)
 }
 
 /// Writes the words of each lane to as many registers.
 pub(super) fn spread<const N: usize>(w: &mut Wave, dst: Src, words: &[[U32; N]; LANES]) {
-    for at in 0..N {
-        let (wide, row) = (w.wide, w.row_mut(dst, at));
-        widely(
-            wide,
-            #[inline(always)]
-            || {
-                for lane in 0..LANES {
-                    row[lane] = words[lane][at].get();
+    let mut rows = [[0; LANES]; N];
+    widely(
+        w.wide,
+        #[inline(always)]
+        || {
+            for lane in 0..LANES {
+                for at in 0..N {
+                    rows[at][lane] = words[lane][at].get();
                 }
-            },
-        );
+            }
+        },
+    );
+    for (at, row) in rows.iter().enumerate() {
+        *w.row_mut(dst, at) = *row;
     }
 }
 
 /// The words of each lane of `N` registers.
 pub(super) fn collect<const N: usize>(w: &Wave, src: Src) -> [[U32; N]; LANES] {
+    let rows: [&Row; N] = std::array::from_fn(|at| w.row(src, at));
     let mut words = [[U32::ZERO; N]; LANES];
-    for at in 0..N {
-        let row = w.row(src, at);
-        widely(
-            w.wide,
-            #[inline(always)]
-            || {
-                for lane in 0..LANES {
-                    words[lane][at].set(row[lane]);
+    widely(
+        w.wide,
+        #[inline(always)]
+        || {
+            for lane in 0..LANES {
+                for at in 0..N {
+                    words[lane][at].set(rows[at][lane]);
                 }
-            },
-        );
-    }
+            }
+        },
+    );
     words
 }
 

@@ -10,24 +10,30 @@ pub(super) trait Float: Copy + PartialOrd {
 }
 
 impl Float for f32 {
+    #[inline(always)]
     fn is_nan(self) -> bool {
         self.is_nan()
     }
+    #[inline(always)]
     fn quiet(self) -> Self {
         f32::from_bits(self.to_bits() | 0x0040_0000)
     }
+    #[inline(always)]
     fn is_negative_zero_or_less(self) -> bool {
         self.is_sign_negative()
     }
 }
 
 impl Float for f64 {
+    #[inline(always)]
     fn is_nan(self) -> bool {
         self.is_nan()
     }
+    #[inline(always)]
     fn quiet(self) -> Self {
         f64::from_bits(self.to_bits() | 1 << 51)
     }
+    #[inline(always)]
     fn is_negative_zero_or_less(self) -> bool {
         self.is_sign_negative()
     }
@@ -36,19 +42,17 @@ impl Float for f64 {
 /// Whether `a` is before `b`, of which neither is NaN; -0 is less than 0.
 #[inline(always)]
 fn is_less<T: Float>(a: T, b: T) -> bool {
-    a < b || (a == b && a.is_negative_zero_or_less())
+    (a < b) | ((a == b) & a.is_negative_zero_or_less())
 }
 
-/// A number wins over NaN; of two numbers the first if it is the one to take.
+/// A number wins over NaN; of two numbers the first if it is the one to take. (Choices without branches are made for many lanes
+/// at once.)
 #[inline(always)]
 fn choose<T: Float>(a: T, b: T, takes_first: impl FnOnce(T, T) -> bool) -> T {
-    match (a.is_nan(), b.is_nan()) {
-        (true, true) => a.quiet(),
-        (true, false) => b,
-        (false, true) => a,
-        _ if takes_first(a, b) => a,
-        _ => b,
-    }
+    let number = if takes_first(a, b) { a } else { b };
+    let with_b = if b.is_nan() { a } else { number };
+    let with_a = if a.is_nan() { b } else { with_b };
+    if a.is_nan() & b.is_nan() { a.quiet() } else { with_a }
 }
 
 /// The smaller one; a number wins over NaN, and -0 is less than 0.

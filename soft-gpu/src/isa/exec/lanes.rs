@@ -1,5 +1,7 @@
 //! Carries pure functions of one lane over the lanes of a wave: operands in, results out.
 
+use std::sync::OnceLock;
+
 use super::super::inst::{Dpp, Form, Inst, Sdwa, Src};
 use super::super::op::flag;
 use super::f16::F16;
@@ -201,11 +203,7 @@ pub(super) fn halves(mask: u64) -> [(usize, u32); 2] {
 fn modify_32<'a>(wave: &Wave, inst: &Inst, n: usize, kind: Kind, values: &'a mut Row) -> &'a Row {
     match inst.form {
         Form::Dpp(dpp) if n == 0 => {
-            let (from, _) = dpp_lanes(wave, dpp);
-            let old = *values;
-            for lane in 0..LANES {
-                values[lane] = from[lane].map_or(0, |from| old[usize::from(from)]);
-            }
+            *values = moved(&dpp_lanes(wave, dpp).0, values);
         }
         Form::Sdwa(sdwa) if n < 2 => {
             let sign = sdwa.sext >> n & 1 != 0;
@@ -251,11 +249,7 @@ fn modify_64<'a>(
     if let Form::Dpp(dpp) = inst.form
         && n == 0
     {
-        let (from, _) = dpp_lanes(wave, dpp);
-        let old = *values;
-        for lane in 0..LANES {
-            values[lane] = from[lane].map_or(0, |from| old[usize::from(from)]);
-        }
+        *values = moved(&dpp_lanes(wave, dpp).0, values);
     }
     let (neg, abs) = (inst.mods.neg >> n & 1 != 0, inst.mods.abs >> n & 1 != 0);
     if kind == Kind::F64 && (neg || abs) {
@@ -286,40 +280,53 @@ fn select(value: u32, sel: u8, sign: bool) -> u32 {
     }
 }
 
-/// Which lane each lane reads with DPP, and which lanes are written.
+/// Lane that each lane reads for each value of `dpp_ctrl`; 64 for none.
+static DPP_LANES: [OnceLock<[u8; LANES]>; 512] = [const { OnceLock::new() }; 512];
+
+fn dpp_source(ctrl: u16, lane: u8) -> Option<u8> {
+    let (row, at) = (lane & !15, lane & 15);
+    match ctrl {
+        0..=0xff => Some(lane & !3 | (ctrl >> (2 * (lane & 3)) & 3) as u8),
+        0x101..=0x10f => Some(at + (ctrl & 15) as u8).filter(|to| *to < 16).map(|to| row | to),
+        0x111..=0x11f => at.checked_sub((ctrl & 15) as u8).map(|to| row | to),
+        0x121..=0x12f => Some(row | (at.wrapping_sub((ctrl & 15) as u8) & 15)),
+        0x130 => Some(lane + 1).filter(|to| *to < 64),
+        0x134 => Some((lane + 1) & 63),
+        0x138 => lane.checked_sub(1),
+        0x13c => Some(lane.wrapping_sub(1) & 63),
+        0x140 => Some(row | (15 - at)),
+        0x141 => Some(lane & !7 | (7 - (lane & 7))),
+        // The last lane of each row goes to all of the next one.
+        0x142 => row.checked_sub(1),
+        0x143 => (lane >= 32).then_some(31),
+        0x150..=0x15f => Some(row | (ctrl & 15) as u8),
+        _ => None,
+    }
+}
+
+/// Which lane each lane reads with DPP (64: none), and which lanes are written.
 ///
 /// A lane without a source, or whose source is not active, reads zero with `bound_ctrl` and is not written otherwise.
-pub(super) fn dpp_lanes(wave: &Wave, dpp: Dpp) -> ([Option<u8>; LANES], u64) {
-    let mut from = [None; LANES];
-    let mut written = 0;
-    for lane in 0..64u8 {
-        let (row, at) = (lane & !15, lane & 15);
-        let source = match dpp.ctrl {
-            ctrl @ 0..=0xff => Some(lane & !3 | (ctrl >> (2 * (lane & 3)) & 3) as u8),
-            ctrl @ 0x101..=0x10f => Some(at + (ctrl & 15) as u8).filter(|to| *to < 16).map(|to| row | to),
-            ctrl @ 0x111..=0x11f => at.checked_sub((ctrl & 15) as u8).map(|to| row | to),
-            ctrl @ 0x121..=0x12f => Some(row | (at.wrapping_sub((ctrl & 15) as u8) & 15)),
-            0x130 => Some(lane + 1).filter(|to| *to < 64),
-            0x134 => Some((lane + 1) & 63),
-            0x138 => lane.checked_sub(1),
-            0x13c => Some(lane.wrapping_sub(1) & 63),
-            0x140 => Some(row | (15 - at)),
-            0x141 => Some(lane & !7 | (7 - (lane & 7))),
-            // The last lane of each row goes to all of the next one.
-            0x142 => row.checked_sub(1),
-            0x143 => (lane >= 32).then_some(31),
-            ctrl @ 0x150..=0x15f => Some(row | (ctrl & 15) as u8),
-            _ => None,
-        };
-        let source = source.filter(|source| wave.exec() >> source & 1 != 0);
-        from[usize::from(lane)] = source;
-        let row_on = dpp.row_mask >> (lane / 16) & 1 != 0;
-        let bank_on = dpp.bank_mask >> (at / 4) & 1 != 0;
-        if row_on && bank_on && (source.is_some() || dpp.bound_ctrl) {
-            written |= 1 << lane;
-        }
+pub(super) fn dpp_lanes(wave: &Wave, dpp: Dpp) -> ([u8; LANES], u64) {
+    let table = DPP_LANES[usize::from(dpp.ctrl & 511)]
+        .get_or_init(|| std::array::from_fn(|lane| dpp_source(dpp.ctrl & 511, lane as u8).unwrap_or(64)));
+    let (exec, mut from, mut there) = (wave.exec(), *table, 0u64);
+    for lane in 0..LANES {
+        let is_there = from[lane] < 64 && exec >> (from[lane] & 63) & 1 != 0;
+        there |= u64::from(is_there) << lane;
+        from[lane] = if is_there { from[lane] } else { 64 };
     }
-    (from, written)
+    // A bit of the row mask for 16 lanes, a bit of the bank mask for 4 of each 16.
+    let rows = (0..64).fold(0u64, |rows, lane| rows | u64::from(dpp.row_mask >> (lane / 16) & 1) << lane);
+    let banks =
+        (0..64).fold(0u64, |banks, lane| banks | u64::from(dpp.bank_mask >> (lane % 16 / 4) & 1) << lane);
+    let written = if dpp.bound_ctrl { u64::MAX } else { there };
+    (from, rows & banks & written)
+}
+
+/// What each lane reads from the lanes of `old`.
+fn moved<T: Copy + Default>(from: &[u8; LANES], old: &[T; LANES]) -> [T; LANES] {
+    std::array::from_fn(|lane| old.get(usize::from(from[lane])).copied().unwrap_or_default())
 }
 
 /// Lanes that an instruction writes.
@@ -497,10 +504,13 @@ pub(super) fn compare<A: Source, B: Source>(wave: &mut Wave, inst: &Inst, f: imp
             let (mut x, mut y) = (None, None);
             let (a, b) = (source::<A>(wave, inst, 0, &mut x), source::<B>(wave, inst, 1, &mut y));
             for (mask, first) in masks.iter_mut().zip([0, 32]) {
+                // (In a variable of its own, so that the compiler sees that nothing else has it.)
+                let mut word = 0;
                 for at in 0..32 {
                     let hit = f(A::from_bits(a[first + at]), B::from_bits(b[first + at]));
-                    *mask |= if hit { 1 << at } else { 0 };
+                    word |= u32::from(hit) << at;
                 }
+                *mask = word;
             }
         },
     );
@@ -535,11 +545,13 @@ pub(super) fn carry(wave: &mut Wave, inst: &Inst, f: impl Fn(u32, u32, bool) -> 
                 let (mut x, mut y) = (None, None);
                 let (a, b) = (source::<u32>(wave, inst, 0, &mut x), source::<u32>(wave, inst, 1, &mut y));
                 for (mask, (first, carries)) in masks.iter_mut().zip(halves(carries)) {
+                    let mut word = 0;
                     for at in 0..32 {
                         let (value, carry) = f(a[first + at], b[first + at], carries >> at & 1 != 0);
                         out[first + at] = value;
-                        *mask |= if carry { 1 << at } else { 0 };
+                        word |= u32::from(carry) << at;
                     }
+                    *mask = word;
                 }
             }
             result_32::<u32>(wave, inst, out);

@@ -116,16 +116,15 @@ pub(super) fn mad(a: f32, b: f32, c: f32) -> f32 {
 
 #[inline(always)]
 fn borrow(a: u32, b: u32, carry: bool) -> (u32, bool) {
-    let (first, over) = a.overflowing_sub(b);
-    let (value, again) = first.overflowing_sub(u32::from(carry));
-    (value, over | again)
+    let (first, carry) = (a.wrapping_sub(b), u32::from(carry));
+    (first.wrapping_sub(carry), (a < b) | (first < carry))
 }
 
 #[inline(always)]
 fn add(a: u32, b: u32, carry: bool) -> (u32, bool) {
-    let (first, over) = a.overflowing_add(b);
-    let (value, again) = first.overflowing_add(u32::from(carry));
-    (value, over | again)
+    let first = a.wrapping_add(b);
+    let value = first.wrapping_add(u32::from(carry));
+    (value, (first < a) | (value < first))
 }
 
 #[rustfmt::skip]

@@ -6,7 +6,7 @@ use super::float::{
     div_fixup32, div_fixup64, div_fmas32, div_fmas64, div_scale32, div_scale64, half3, ldexp32, ldexp64, max,
     med3, min,
 };
-use super::lanes::{Source, map2, map3, result, result_32, source};
+use super::lanes::{Source, map2, map3, result, result_32, source, widely};
 use super::vop2::{i24, line, mad, u24};
 use super::wave::{LANES, VCC, Wave};
 use super::{Env, Flow, Line, Trap};
@@ -17,9 +17,16 @@ fn with_flags<T: Source>(w: &Wave, i: &Inst, f: impl Fn(T, T, T, usize) -> T) ->
     let [mut x, mut y, mut z] = [None; 3];
     let (a, b, c) =
         (source::<T>(w, i, 0, &mut x), source::<T>(w, i, 1, &mut y), source::<T>(w, i, 2, &mut z));
-    for lane in 0..LANES {
-        out[lane] = f(T::from_bits(a[lane]), T::from_bits(b[lane]), T::from_bits(c[lane]), lane).into_bits();
-    }
+    widely(
+        w.wide,
+        #[inline(always)]
+        || {
+            for lane in 0..LANES {
+                let value = f(T::from_bits(a[lane]), T::from_bits(b[lane]), T::from_bits(c[lane]), lane);
+                out[lane] = value.into_bits();
+            }
+        },
+    );
     out
 }
 
@@ -68,11 +75,17 @@ fn mad64(w: &mut Wave, i: &Inst, f: impl Fn(u32, u32, u64) -> (u64, bool)) {
         let (mut x, mut y, mut z) = (None, None, None);
         let (a, b) = (source::<u32>(w, i, 0, &mut x), source::<u32>(w, i, 1, &mut y));
         let c = source::<u64>(w, i, 2, &mut z);
-        for lane in 0..LANES {
-            let (value, carry) = f(a[lane], b[lane], c[lane]);
-            out[lane] = value;
-            mask |= u64::from(carry) << lane;
-        }
+        widely(
+            w.wide,
+            #[inline(always)]
+            || {
+                for lane in 0..LANES {
+                    let (value, carry) = f(a[lane], b[lane], c[lane]);
+                    out[lane] = value;
+                    mask |= u64::from(carry) << lane;
+                }
+            },
+        );
     }
     result::<u64>(w, i, out);
     w.set_s64(usize::from(i.sdst.0), mask & w.exec());

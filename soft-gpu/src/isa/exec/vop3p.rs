@@ -3,7 +3,7 @@
 use super::super::inst::{Inst, Mods};
 use super::f16::F16;
 use super::float::{max, min};
-use super::lanes::{map1, result, result_32, source};
+use super::lanes::{map1, result, result_32, source, widely};
 use super::value::Value;
 use super::vop2::{dot_halves, dot_signed, dot_unsigned};
 use super::wave::{LANES, Wave};
@@ -31,17 +31,21 @@ fn packed<T: Value<Bits = u32>>(w: &mut Wave, i: &Inst, f: impl Fn([T; 3]) -> T)
         for ((n, row), buf) in rows.iter_mut().enumerate().zip(&mut bufs).take(count) {
             *row = source::<T>(w, &plain, n, buf);
         }
-        let part = |lane: usize, high: bool| {
-            [0, 1, 2].map(|n| {
-                let select = if high { m.op_sel_hi } else { m.op_sel };
-                let negate = if high { m.abs } else { m.neg };
-                let half = rows[n][lane] >> if bit(select, n) { 16 } else { 0 } & 0xffff;
-                T::from_bits((half ^ if bit(negate, n) { 0x8000 } else { 0 }) & 0xffff)
-            })
-        };
-        for (lane, out) in out.iter_mut().enumerate() {
-            let half = |high| f(part(lane, high)).into_bits() & 0xffff;
-            *out = half(false) | half(true) << 16;
+        // For the low result, then for the high one: where in its register each source is, and what changes its sign.
+        for (shift_out, select, negate) in [(0, m.op_sel, m.neg), (16, m.op_sel_hi, m.abs)] {
+            let shift = [0, 1, 2].map(|n| if bit(select, n) { 16 } else { 0 });
+            let sign = [0, 1, 2].map(|n| if bit(negate, n) { 0x8000 } else { 0 });
+            widely(
+                w.wide,
+                #[inline(always)]
+                || {
+                    for lane in 0..LANES {
+                        let part =
+                            [0, 1, 2].map(|n| T::from_bits((rows[n][lane] >> shift[n] ^ sign[n]) & 0xffff));
+                        out[lane] |= (f(part).into_bits() & 0xffff) << shift_out;
+                    }
+                },
+            );
         }
     }
     if m.clamp {
@@ -62,17 +66,22 @@ fn packed_f32(w: &mut Wave, i: &Inst, f: impl Fn([f32; 3]) -> f32) {
         for (n, buf) in bufs.iter_mut().enumerate().take(count) {
             wide_source(w, &plain, n, buf);
         }
-        for (lane, out) in out.iter_mut().enumerate() {
-            let part = |high: bool| {
-                f([0, 1, 2].map(|n| {
-                    let select = if high { m.op_sel_hi } else { m.op_sel };
-                    let negate = if high { m.abs } else { m.neg };
-                    let word = (bufs[n][lane] >> if bit(select, n) { 32 } else { 0 }) as u32;
-                    f32::from_bits(word ^ u32::from(bit(negate, n)) << 31)
-                }))
-            };
-            let finish = |x: f32| if m.clamp { x.clamp(0.0, 1.0) } else { x };
-            *out = u64::from(finish(part(false)).to_bits()) | u64::from(finish(part(true)).to_bits()) << 32;
+        for (shift_out, select, negate) in [(0, m.op_sel, m.neg), (32, m.op_sel_hi, m.abs)] {
+            let shift = [0, 1, 2].map(|n| if bit(select, n) { 32 } else { 0 });
+            let sign = [0, 1, 2].map(|n| u32::from(bit(negate, n)) << 31);
+            widely(
+                w.wide,
+                #[inline(always)]
+                || {
+                    for lane in 0..LANES {
+                        let part =
+                            [0, 1, 2].map(|n| f32::from_bits((bufs[n][lane] >> shift[n]) as u32 ^ sign[n]));
+                        let value = f(part);
+                        let value = if m.clamp { value.clamp(0.0, 1.0) } else { value };
+                        out[lane] |= u64::from(value.to_bits()) << shift_out;
+                    }
+                },
+            );
         }
     }
     result::<u64>(w, &plain, out);
@@ -124,10 +133,16 @@ fn mixed(w: &Wave, i: &Inst) -> [f32; LANES] {
         }
     }
     let mut out = [0.0; LANES];
-    for (lane, out) in out.iter_mut().enumerate() {
-        let sum = values[0][lane].mul_add(values[1][lane], values[2][lane]);
-        *out = if m.clamp { sum.clamp(0.0, 1.0) } else { sum };
-    }
+    widely(
+        w.wide,
+        #[inline(always)]
+        || {
+            for lane in 0..LANES {
+                let sum = values[0][lane].mul_add(values[1][lane], values[2][lane]);
+                out[lane] = if m.clamp { sum.clamp(0.0, 1.0) } else { sum };
+            }
+        },
+    );
     out
 }
 
@@ -154,9 +169,15 @@ fn dot<C: Value<Bits = u32>>(w: &mut Wave, i: &Inst, f: impl Fn(u32, u32, C) -> 
         let [mut x, mut y, mut z] = [None; 3];
         let (a, b) = (source::<u32>(w, &plain, 0, &mut x), source::<u32>(w, &plain, 1, &mut y));
         let c = source::<C>(w, &plain, 2, &mut z);
-        for lane in 0..LANES {
-            out[lane] = f(a[lane], b[lane], C::from_bits(c[lane])).into_bits();
-        }
+        widely(
+            w.wide,
+            #[inline(always)]
+            || {
+                for lane in 0..LANES {
+                    out[lane] = f(a[lane], b[lane], C::from_bits(c[lane])).into_bits();
+                }
+            },
+        );
     }
     result_32::<u32>(w, &plain, out);
     Ok(Flow::Next)
