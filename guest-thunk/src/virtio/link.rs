@@ -59,6 +59,12 @@ pub(super) struct Addresses {
 }
 
 impl Addresses {
+    /// The first of them.
+    #[cfg(test)]
+    pub(super) fn first(self) -> u64 {
+        self.base
+    }
+
     /// Whether all of `[start, start + len)` is in it.
     pub(super) fn hold(self, start: u64, len: u64) -> bool {
         let offset = start.checked_sub(self.base);

@@ -4,8 +4,7 @@ use libc::{c_ulong, iovec};
 use protocol::Errno;
 use protocol::kfd::{Fault, Shared, UserMem};
 
-/// This process's own memory. What the host shares with it cannot be reached so (a driver's mapping), and nothing that a call
-/// names lies there.
+/// This process's own memory. What the host shares with it cannot be reached so (a driver's mapping), but through its blob.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OwnMemory;
 

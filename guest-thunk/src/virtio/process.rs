@@ -10,7 +10,7 @@ use protocol::kfd::args::{AcquireVmArgs, AllocMemoryOfGpuArgs, FreeMemoryOfGpuAr
 use protocol::kfd::constants::{AllocFlags, MmapOffset, MmapType};
 use protocol::kfd::flat::{ApplyError, Declared, FlatCall, FlatWrites};
 use protocol::kfd::ioctl::Extent;
-use protocol::kfd::{Call, FileId, Ioctl, Mapping, Node, PassedFd, Process, Transfer, request_size};
+use protocol::kfd::{Call, FileId, Ioctl, Mapping, Node, PassedFd, Process, Transfer, UserMem, request_size};
 use protocol::wire::area::INLINE;
 use protocol::wire::structs::{Descriptor, IoctlAnswer as AnswerHead, Range};
 use protocol::wire::{Answer, IoctlAnswer, IoctlCall, MESSAGE_MAX, Request};
@@ -20,7 +20,7 @@ use zerocopy::FromBytes;
 use super::calls::{Encoded, Wait};
 use super::device::GuestBlob;
 use super::link::{Link, PAGE};
-use super::sharing::Sharing;
+use super::sharing::{Reached, Sharing};
 use super::view::View;
 use super::window::{Shown, Window};
 
@@ -96,13 +96,24 @@ impl VirtioProcess {
 
     /// FREE_MEMORY_OF_GPU.
     fn free(&self, ioctl: &Asked, args: &mut [u8], call: &dyn Call) -> Result<i32, Errno> {
-        let handle = FreeMemoryOfGpuArgs::read_from_prefix(args).ok().map(|(args, _)| args.handle);
-        let value = self.execute(ioctl, args, call)?;
-        if let Some(handle) = handle {
-            self.sharing.lock(&self.link.calls).freed(handle);
-            self.window.freed(handle);
+        let Ok((FreeMemoryOfGpuArgs { handle }, _)) = FreeMemoryOfGpuArgs::read_from_prefix(args) else {
+            return self.execute(ioctl, args, call);
+        };
+        // Before: another thread's buffer may have the handle before this thread hears that it is free.
+        let start = self.sharing.lock(&self.link.calls).unname(handle);
+        let seen = self.window.take(handle);
+        let result = self.execute(ioctl, args, call);
+        if let Some(start) = start {
+            let mut sharing = self.sharing.lock(&self.link.calls);
+            match result {
+                Ok(_) => sharing.freed(start),
+                Err(_) => sharing.name(start, handle),
+            }
         }
-        Ok(value)
+        if let (Err(_), Some(buffer)) = (result, seen) {
+            self.window.put_back(handle, buffer);
+        }
+        result
     }
 
     /// ALLOC_MEMORY_OF_GPU of memory of the host's.
@@ -150,7 +161,9 @@ impl VirtioProcess {
             );
             return Err(Errno::EOPNOTSUPP);
         }
-        let flat = FlatCall::collect(declaration, args, call.mem());
+        // Not for ALLOC_MEMORY_OF_GPU, during which the table is locked: it names no memory.
+        let mem = Reached { own: call.mem(), sharing: &self.sharing };
+        let flat = FlatCall::collect(declaration, args, &mem);
         let descriptors = descriptors(flat.descriptors(declaration, args), call)?;
         let memory = if flat.is_empty() { Vec::new() } else { flat.encode() };
         let room = size_of::<AnswerHead>() + args.len() + written(&flat);
@@ -164,7 +177,7 @@ impl VirtioProcess {
         let result = self.link.calls.send(message, room, wait, |answer| match answer {
             Answer::Ioctl(IoctlAnswer { result, args: after, writes }) if after.len() == args.len() => {
                 args.copy_from_slice(after);
-                apply(&flat, writes, call)?;
+                apply(&flat, writes, &mem)?;
                 value(result)
             }
             _ => Err(Errno::EPROTO),
@@ -283,9 +296,8 @@ impl Process for VirtioProcess {
         if len == 0 || !len.is_multiple_of(PAGE) || offset.checked_add(len - 1).is_none() {
             return Err(Errno::EINVAL);
         }
-        // The page of registers, whose kind is 0 as that of a software GPU's doorbells, no guest has.
-        let kind = MmapOffset(offset).kind();
-        if node == Node::Kfd && matches!(kind, MmapType::DOORBELL | MmapType::MMIO) {
+        // The worker gives doorbells the kernel's offsets, whatever its KFD calls them.
+        if node == Node::Kfd && MmapOffset(offset).kind() == MmapType::DOORBELL {
             return self.map_doorbells(file, offset, len);
         }
         if let (Some(blob_id), Node::Render(_)) = (self.link.window, node) {
@@ -357,7 +369,7 @@ fn written(flat: &FlatCall) -> usize {
 }
 
 /// Puts what the device wrote into the program's memory.
-fn apply(flat: &FlatCall, writes: &[u8], call: &dyn Call) -> Result<(), Errno> {
+fn apply(flat: &FlatCall, writes: &[u8], mem: &dyn UserMem) -> Result<(), Errno> {
     if writes.is_empty() {
         return Ok(());
     }
@@ -365,7 +377,7 @@ fn apply(flat: &FlatCall, writes: &[u8], call: &dyn Call) -> Result<(), Errno> {
         log::error!("the host's worker sends writes that are none: {error}");
         Errno::EPROTO
     })?;
-    flat.apply(&writes, call.mem()).map_err(|error| match error {
+    flat.apply(&writes, mem).map_err(|error| match error {
         ApplyError::Fault(_) => Errno::EFAULT,
         ApplyError::Undeclared { .. } => {
             log::error!("the host's worker writes where a call has no memory: {error}");
@@ -381,3 +393,6 @@ fn value(result: i32) -> Result<i32, Errno> {
     }
     Err(result.checked_neg().and_then(Errno::from_raw).unwrap_or(Errno::EPROTO))
 }
+
+#[cfg(test)]
+mod tests;

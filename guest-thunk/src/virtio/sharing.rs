@@ -10,7 +10,7 @@ use std::ffi::c_void;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use protocol::Errno;
-use protocol::kfd::{Mapping, UserMem};
+use protocol::kfd::{Fault, Mapping, Shared, UserMem};
 use protocol::wire::Request;
 use protocol::wire::structs::Range;
 use rustix::mm::{
@@ -58,6 +58,46 @@ impl Sharing {
     }
 }
 
+/// The program's memory as a call reaches it: the kernel copies nothing from or to a driver's mapping, so what has become a blob is
+/// reached through that.
+pub(super) struct Reached<'a> {
+    /// How the rest is reached.
+    pub(super) own: &'a dyn UserMem,
+    pub(super) sharing: &'a Sharing,
+}
+
+impl Reached<'_> {
+    /// A blob that has all of a range, and where the range begins in it.
+    fn blob(&self, addr: u64, len: usize) -> Option<(View, usize)> {
+        let table = self.sharing.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (start, alias) = table.ranges.range(..=addr).next_back()?;
+        let (offset, len) = (addr - start, u64::try_from(len).ok()?);
+        let inside = offset.checked_add(len).is_some_and(|end| end <= alias.len);
+        let mapping = inside.then(|| alias.blob.mapping())?.ok()?;
+        Some((View::new(&mapping).ok()?, usize::try_from(offset).ok()?))
+    }
+}
+
+impl UserMem for Reached<'_> {
+    fn read(&self, addr: u64, buf: &mut [u8]) -> Result<(), Fault> {
+        self.own.read(addr, buf).or_else(|fault| {
+            let read = self.blob(addr, buf.len()).is_some_and(|(view, offset)| view.read(offset, buf));
+            if read { Ok(()) } else { Err(fault) }
+        })
+    }
+
+    fn write(&self, addr: u64, buf: &[u8]) -> Result<(), Fault> {
+        self.own.write(addr, buf).or_else(|fault| {
+            let written = self.blob(addr, buf.len()).is_some_and(|(view, offset)| view.write(offset, buf));
+            if written { Ok(()) } else { Err(fault) }
+        })
+    }
+
+    fn share(&self, addr: u64, len: u64, writable: bool) -> Result<Vec<Shared>, Errno> {
+        self.own.share(addr, len, writable)
+    }
+}
+
 impl Locked<'_> {
     /// Makes a range of whole pages memory that the host reaches, or finds it in what is. Gives the first address of that, for
     /// [`Locked::name`] or [`Locked::undo`].
@@ -100,12 +140,15 @@ impl Locked<'_> {
         }
     }
 
-    /// KFD has freed a buffer: if it was such memory, the host lets go of it. What is mapped in the program stays until it unmaps
-    /// it.
-    pub(super) fn freed(&mut self, handle: u64) {
-        if let Some(start) = self.table.handles.remove(&handle) {
-            self.leave(start, |calls, start, alias| unalias(calls, start, alias.len));
-        }
+    /// KFD is asked to free a buffer, and gives its handle to another one as soon as it has: from now on the handle is nobody's. Gives
+    /// the first address, if it was such memory, for [`Locked::freed`], or for [`Locked::name`] if KFD refuses.
+    pub(super) fn unname(&mut self, handle: u64) -> Option<u64> {
+        self.table.handles.remove(&handle)
+    }
+
+    /// KFD has freed a buffer: the host lets go of its memory. What is mapped in the program stays until it unmaps it.
+    pub(super) fn freed(&mut self, start: u64) {
+        self.leave(start, |calls, start, alias| unalias(calls, start, alias.len));
     }
 
     /// One user less of a range; `end` is for the last.
@@ -146,7 +189,8 @@ impl Locked<'_> {
 fn unalias(calls: &Arc<Calls>, start: u64, len: u64) {
     let addresses = Range { base: start.into(), len: len.into() };
     if let Err(errno) = calls.tell(&Request::Unalias { addresses }) {
-        log::debug!("the host does not let go of {len} bytes at {start:#x}: {errno}");
+        // Its addresses cannot be shared again.
+        log::warn!("the host does not let go of {len} bytes at {start:#x}: {errno}");
     }
 }
 

@@ -28,7 +28,8 @@ struct Table {
     buffers: HashMap<u64, Buffer>,
 }
 
-struct Buffer {
+/// A buffer that the CPU may see.
+pub(super) struct Buffer {
     gpu_id: u32,
     /// Where it is in the GPU's render node.
     offset: u64,
@@ -97,10 +98,14 @@ impl Window {
         }
     }
 
-    /// FREE_MEMORY_OF_GPU succeeded.
-    pub(super) fn freed(&self, handle: u64) {
-        let buffer = self.lock().buffers.remove(&handle);
-        drop(buffer);
+    /// FREE_MEMORY_OF_GPU will be called: the handle is nobody's from now on. Dropping the buffer gives its part of the window back.
+    pub(super) fn take(&self, handle: u64) -> Option<Buffer> {
+        self.lock().buffers.remove(&handle)
+    }
+
+    /// FREE_MEMORY_OF_GPU was refused.
+    pub(super) fn put_back(&self, handle: u64, buffer: Buffer) {
+        self.lock().buffers.insert(handle, buffer);
     }
 
     /// What to map for all of a buffer.

@@ -23,7 +23,6 @@ const GPU: &str = "soft:mi210";
 const AS_SEEN_BY_A_GUEST: &str = "mi210-private";
 
 #[test]
-#[ignore = "unfinished: 8 processes of 4 threads passed once and failed once"]
 fn rocm_works_in_a_guest_with_linux_6_12() -> Result<()> {
     everything(Kernel::stock()?)
 }

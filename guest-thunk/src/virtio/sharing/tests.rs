@@ -89,6 +89,44 @@ fn contents_are_kept_and_the_host_sees_what_is_stored_later() {
     assert_eq!(memory.get(0), *b"host");
 }
 
+/// Memory that the kernel copies nothing from or to, as a driver's mapping is.
+struct OutOfReach;
+
+impl UserMem for OutOfReach {
+    fn read(&self, addr: u64, buf: &mut [u8]) -> Result<(), Fault> {
+        Err(Fault { addr, len: buf.len() as u64 })
+    }
+
+    fn write(&self, addr: u64, buf: &[u8]) -> Result<(), Fault> {
+        Err(Fault { addr, len: buf.len() as u64 })
+    }
+
+    fn share(&self, _addr: u64, _len: u64, _writable: bool) -> Result<Vec<Shared>, Errno> {
+        Err(Errno::EOPNOTSUPP)
+    }
+}
+
+/// A save area is such memory, into which GET_QUEUE_WAVE_STATE writes.
+#[test]
+fn what_is_shared_is_reached_by_calls_through_its_blob() {
+    let (rig, sharing, memory) = (Rig::new(), Sharing::default(), Memory::new(4));
+    let reached = Reached { own: &OutOfReach, sharing: &sharing };
+    let at = memory.start + 2 * PAGE + 5;
+    assert_eq!(reached.write(at, b"said"), Err(Fault { addr: at, len: 4 }), "not shared");
+    sharing.lock(&rig.calls).share(memory.start, memory.len).unwrap();
+
+    reached.write(at, b"said").unwrap();
+
+    assert_eq!(memory.get(2 * PAGE + 5), *b"said");
+    let mut back = [0; 4];
+    reached.read(at, &mut back).unwrap();
+    assert_eq!(back, *b"said");
+    let end = memory.start + memory.len;
+    for (addr, len) in [(end - 3, 4), (end, 1), (memory.start - 1, 1), (u64::MAX, 1)] {
+        assert!(reached.read(addr, &mut back[..len]).is_err(), "{addr:#x}");
+    }
+}
+
 #[test]
 fn a_range_goes_with_its_last_user() {
     let (rig, sharing, memory) = (Rig::new(), Sharing::default(), Memory::new(4));
@@ -100,10 +138,11 @@ fn a_range_goes_with_its_last_user() {
     assert_eq!(table.share(memory.start + PAGE, PAGE), Ok(start));
     table.name(start, 8);
     assert_eq!(rig.said(), ["ALIAS"]);
-    table.freed(7);
-    table.freed(99);
+    assert_eq!((table.unname(7), table.unname(7), table.unname(99)), (Some(start), None, None));
+    table.freed(start);
     assert_eq!((rig.said(), rig.device.blobs()), (Vec::new(), before + 1));
-    table.freed(8);
+    assert_eq!(table.unname(8), Some(start));
+    table.freed(start);
     assert_eq!((rig.said(), rig.device.blobs()), (vec!["UNALIAS".to_owned()], before));
     // What is mapped stays the program's until it unmaps it.
     memory.put(0, b"mine");

@@ -25,6 +25,9 @@ pub(super) struct Policy {
 /// A refusal, with its reason for the log.
 type Refused = (Errno, &'static str);
 
+/// Why the page of registers is refused.
+const NO_REGISTERS: &str = "a guest has no registers of the GPU";
+
 impl Policy {
     pub(super) fn new(range: AddressRange, debug: bool, window: bool) -> Policy {
         Policy { range, debug, window, told: Mutex::default() }
@@ -39,7 +42,7 @@ impl Policy {
     ///
     /// # Errors
     /// `EOPNOTSUPP` for a call that guests do not have; `EINVAL` for addresses outside the context's, and for memory that
-    /// guests do not have. Logged once for each kind.
+    /// guests do not have. Logged once for each kind, where it is more than every library asks for.
     pub(super) fn check(&self, declaration: Declaration, args: &[u8]) -> Result<(), Errno> {
         let name = name(declaration);
         let allowed = match declaration {
@@ -49,7 +52,9 @@ impl Policy {
         };
         allowed.and_then(|()| self.addresses(declaration, args)).map_err(|(errno, why)| {
             if self.told.lock().unwrap_or_else(PoisonError::into_inner).insert((name, why)) {
-                log::warn!("{name} is refused: {why}");
+                // The library asks for registers at each start, as it does natively, and goes on without.
+                let level = if why == NO_REGISTERS { log::Level::Debug } else { log::Level::Warn };
+                log::log!(level, "{name} is refused: {why}");
             }
             errno
         })
@@ -157,7 +162,7 @@ pub(in crate::worker) fn kernel_calls() -> impl Iterator<Item = (&'static str, u
 fn alloc(args: &[u8], window: bool) -> Result<(), Refused> {
     let flags = AllocFlags(u32::try_from(field(Ioctl::AllocMemoryOfGpu, "flags", args)).unwrap_or(u32::MAX));
     if flags.contains(AllocFlags::MMIO_REMAP) {
-        return Err((Errno::EOPNOTSUPP, "a guest has no registers of the GPU"));
+        return Err((Errno::EOPNOTSUPP, NO_REGISTERS));
     }
     if flags.contains(AllocFlags::VRAM | AllocFlags::PUBLIC) && !window {
         return Err((Errno::EINVAL, "without a window no CPU of the guest sees VRAM"));
