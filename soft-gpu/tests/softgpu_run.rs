@@ -50,6 +50,18 @@ fn topology_is_that_of_the_profile() {
     assert!(outcome.stdout.contains("renderD128\nrenderD129\n"), "{outcome:?}");
 }
 
+/// Instructions are counted in engine/tests/kernels.rs; this program has no kernels.
+#[test]
+fn the_report_is_written_when_the_program_has_ended() {
+    let dir = tempfile::tempdir().unwrap();
+    let report = dir.path().join("report");
+    let args = ["--report", report.to_str().unwrap(), "--", "sh", "-c", "exit 3"];
+    assert_eq!(finish(softgpu_run(&args), LIMIT).status.code(), Some(3));
+    assert_eq!(std::fs::read_to_string(report).unwrap(), "instructions\tresults\tfamily\topcode\n");
+    let args = ["--report", "/no/such/directory/report", "true"];
+    assert_eq!(finish(softgpu_run(&args), LIMIT).status.code(), Some(125));
+}
+
 #[test]
 fn the_trace_has_a_line_for_each_call() {
     let dir = tempfile::tempdir().unwrap();

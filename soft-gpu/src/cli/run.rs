@@ -2,8 +2,10 @@
 
 use std::error::Error;
 use std::ffi::OsString;
+use std::fs::File;
+use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
 use std::sync::Arc;
 
@@ -14,6 +16,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::{MachineArgs, complain, loopback_server};
 use crate::device::Config;
+use crate::isa::exec::report;
 use crate::launcher::{Fault, LaunchError, Options, Prepared, TraceFile, die_of, explain_bus_errors};
 use crate::{Kernel, SoftGpu};
 
@@ -25,6 +28,9 @@ pub struct Args {
     /// Write every call to the device into this file, one JSON object a line
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    /// When the program has ended, write into this file how often its kernels executed each opcode, and whether its results are exact
+    #[arg(long, value_name = "FILE", conflicts_with = "loopback")]
+    report: Option<PathBuf>,
     /// Let one call to the device fail: the number of the call (opens, ioctls and mappings, from 1) and the error, as in 12:ENOMEM
     #[arg(long, value_name = "CALL:ERRNO")]
     fail: Option<Fault>,
@@ -61,6 +67,7 @@ pub fn run(args: Args) -> Result<ExitCode, Box<dyn Error>> {
 fn launch(args: Args) -> Result<ExitStatus, Box<dyn Error>> {
     let machine = args.machine.machine()?;
     let trace = args.trace.map(|path| TraceFile::create(&path, family(args.machine.kernel))).transpose()?;
+    let report = args.report.map(|path| Report::create(&path)).transpose()?;
     let mut command = args.command.into_iter();
     let program = command.next().unwrap_or_default();
     let options = Options {
@@ -90,7 +97,32 @@ fn launch(args: Args) -> Result<ExitStatus, Box<dyn Error>> {
     let gpu = SoftGpu::new(Config { machine, backing })?;
     release_stdio();
     explain_bus_errors();
-    Ok(prepared.run(Arc::new(gpu))?)
+    let status = prepared.run(Arc::new(gpu))?;
+    if let Some(report) = report {
+        report.finish()?;
+    }
+    Ok(status)
+}
+
+/// The file of `--report`.
+struct Report {
+    file: File,
+    path: PathBuf,
+}
+
+impl Report {
+    /// Creates the file before the program runs, and lets the instructions be counted.
+    fn create(path: &Path) -> Result<Self, Box<dyn Error>> {
+        let file = File::create(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        report::start();
+        Ok(Self { file, path: path.to_owned() })
+    }
+
+    fn finish(self) -> Result<(), Box<dyn Error>> {
+        let mut text = Vec::new();
+        let written = report::write(&mut text).and_then(|()| (&self.file).write_all(&text));
+        written.map_err(|error| format!("{}: {error}", self.path.display()).into())
+    }
 }
 
 /// How ioctl numbers are read.

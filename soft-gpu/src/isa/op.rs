@@ -170,7 +170,7 @@ pub mod flag {
     pub const MFMA: u32 = 1 << 18;
     /// VOP3P: a sparse matrix operation.
     pub const SMFMAC: u32 = 1 << 19;
-    /// The result is an approximation on hardware too, so last bits may differ.
+    /// The result is an approximation on hardware too, or a sum whose order is not known: last bits may differ.
     pub const APPROX: u32 = 1 << 20;
     /// VOP3P: mixed precision, where op_sel_hi selects the type of a source.
     pub const MIX: u32 = 1 << 21;

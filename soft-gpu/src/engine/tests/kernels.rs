@@ -195,6 +195,119 @@ fn a_queue_that_is_not_active_runs_nothing_on_any_processor() {
     rig.wait("more", || counted() > before);
 }
 
+/// Waits until word 0 of the memory that the argument names is word 1, then adds 1 to it: its turn in a chain.
+#[rustfmt::skip]
+const TURN: [u32; 18] = [
+    0xc006_0080, 0, // s_load_dwordx2 s[2:3], s[0:1], 0x0
+    0xc002_0100, 8, // s_load_dword s4, s[0:1], 0x8
+    0xbefe_0181, // s_mov_b64 exec, 1
+    0x7e02_0280, // v_mov_b32_e32 v1, 0
+    0x7e04_0281, // v_mov_b32_e32 v2, 1
+    0xbf8c_c07f, // s_waitcnt lgkmcnt(0)
+    0xbf8e_0001, // s_sleep 1
+    0xdc51_8000, 0x0302_0001, // global_load_dword v3, v1, s[2:3] glc
+    0xbf8c_0f70, // s_waitcnt vmcnt(0)
+    0x7e0a_0503, // v_readfirstlane_b32 s5, v3
+    0xbf06_0405, // s_cmp_eq_u32 s5, s4
+    0xbf84_fff9, // s_cbranch_scc0 to s_sleep
+    0xdd08_8000, 0x0002_0201, // global_atomic_add v1, v2, s[2:3]
+    0xbf81_0000, // s_endpgm
+];
+
+/// Two processes, with four queues each and memory that they share. Every queue has kernels whose turns come one after the other,
+/// so each waits for one of another queue, or of the other process.
+#[test]
+fn kernels_of_two_processes_wait_for_each_other_through_memory() {
+    const TURNS: u32 = 160;
+    let rigs = [Rig::new(), Rig::new()];
+    let shared = rigs[0].memory(4096);
+    let elsewhere = rigs[1].map(&shared);
+    let queues: Vec<_> = (0..8).map(|at| rigs[at % 2].queue(QueueKind::Aql, 4096)).collect();
+    let setups: Vec<_> = rigs.iter().map(|rig| (Kernel::new(rig, &TURN), rig.memory(8192))).collect();
+    for turn in 0..TURNS {
+        // Each queue's turns in order, the queues' mixed: 0, 3, 6, 1, 4, 7, 2, 5.
+        let at = turn as usize * 3 % 8;
+        let (kernel, mem) = &setups[at % 2];
+        let arguments = 1024 + u64::from(turn) * 16;
+        mem.set_u64(arguments, [shared.va, elsewhere.va][at % 2]);
+        mem.set_u32(arguments + 8, turn);
+        let completion = if turn >= TURNS - 8 { signal(mem, at as u64 * 64) } else { 0 };
+        queues[at].submit(&kernel.packet([64, 1, 1], [64, 1, 1], mem.va + arguments, completion));
+    }
+    rigs[0].wait("all turns", || shared.u32(0) == TURNS);
+    for at in 0..8u64 {
+        let (_, mem) = &setups[at as usize % 2];
+        rigs[0].wait("the signals", || mem.u64(at * 64 + 8) == 0);
+    }
+}
+
+#[test]
+fn ten_thousand_dispatches_back_to_back() {
+    const DISPATCHES: u32 = 10_000;
+    let rig = Rig::new();
+    let queue = rig.queue(QueueKind::Aql, 4096);
+    let (mem, out) = (rig.memory(4096), rig.memory(4096));
+    let kernel = Kernel::new(&rig, &COUNT_ITEMS);
+    mem.set_u64(512, out.va);
+    let done = signal(&mem, 0);
+    mem.set_u64(8, u64::from(DISPATCHES));
+    for dispatch in 0..u64::from(DISPATCHES) {
+        // The ring has 64 packets.
+        rig.wait("room", || dispatch - queue.read_pointer() < 64);
+        queue.submit(&kernel.packet([64, 1, 1], [64, 1, 1], mem.va + 512, done));
+    }
+    rig.wait("the last", || mem.u64(8) == 0);
+    assert_eq!(out.u32(0), DISPATCHES * 64);
+}
+
+#[test]
+fn atomics_of_kernels_and_of_the_cpu_are_one() {
+    const EACH: u32 = 100_000;
+    let rig = Rig::new();
+    let queue = rig.queue(QueueKind::Aql, 4096);
+    let (mem, out) = (rig.memory(4096), rig.memory(4096));
+    let mut code = COUNT_ITEMS;
+    code[7] = 0x7e02_0280; // v_mov_b32_e32 v1, 0 in the place of v_mov_b32_e32 v1, s5
+    let kernel = Kernel::new(&rig, &code);
+    mem.set_u64(512, out.va);
+    let done = signal(&mem, 0);
+    queue.submit(&kernel.packet([64, 1, 1], [EACH, 1, 1], mem.va + 512, done));
+    let word = out.mem.atomic_u32(0).expect("aligned");
+    for _ in 0..EACH {
+        word.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+    }
+    rig.wait("the kernel", || mem.u64(8) == 0);
+    assert_eq!(out.u32(0), 2 * EACH);
+}
+
+#[test]
+fn what_is_executed_is_counted_if_somebody_wants_to_know() {
+    use crate::isa::exec::report;
+
+    report::start();
+    let rig = Rig::new();
+    let queue = rig.queue(QueueKind::Aql, 4096);
+    let (mem, out) = (rig.memory(4096), rig.memory(4096));
+    // v_rcp_f32_e32 v3, v3 in the place of s_add_u32 s5, s5, s3
+    let mut code = COUNT_ITEMS;
+    code[3] = 0x7e06_4503;
+    let kernel = Kernel::new(&rig, &code);
+    mem.set_u64(512, out.va);
+    let number =
+        |name| report::counts().iter().find(|count| count.op.name == name).map_or(0, |count| count.number());
+    let before = number("v_rcp_f32");
+    let done = signal(&mem, 0);
+    queue.submit(&kernel.packet([64, 1, 1], [64 * 7, 1, 1], mem.va + 512, done));
+    rig.wait("the kernel", || mem.u64(8) == 0);
+    // No other test executes this one.
+    assert_eq!(number("v_rcp_f32") - before, 7);
+    let mut text = Vec::new();
+    report::write(&mut text).expect("memory");
+    let text = String::from_utf8(text).expect("text");
+    assert!(text.contains("\tapproximate\tVop1\tv_rcp_f32\n"), "{text}");
+    assert!(text.contains("\texact\tGlobal\tglobal_atomic_add\n"), "{text}");
+}
+
 #[test]
 fn code_that_was_replaced_between_dispatches_is_decoded_again() {
     let rig = Rig::new();

@@ -110,6 +110,17 @@ impl Rig {
         Buffer { va, mem }
     }
 
+    /// The same memory, at an address of this process.
+    pub(super) fn map(&self, other: &Buffer) -> Buffer {
+        let mem = other.mem.clone();
+        let mut next = self.next_va.lock().unwrap_or_else(PoisonError::into_inner);
+        let va = *next;
+        *next += (mem.len() as u64).next_multiple_of(4096) + 4096;
+        let flags = MapFlags { writable: true, ..MapFlags::default() };
+        self.vm.map(va, mem.clone(), flags, MappingOwner::Buffer(va)).expect("free address");
+        Buffer { va, mem }
+    }
+
     pub(super) fn queue(&self, kind: QueueKind, ring_size: u64) -> RigQueue<'_> {
         self.queue_for(kind, ring_size, GFX90A)
     }

@@ -5,12 +5,13 @@
 //! touches it first ([`CodeCache::begin`]); that is much cheaper than decoding, and cannot miss a change.
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::super::decode::decode;
 use super::super::inst::Inst;
 use super::super::op::Arch;
-use super::{Body, Memory, Trap, bind};
+use super::{Body, Memory, Trap, bind, report};
 
 /// Bytes of a page, and of the longest instruction that may begin at its end.
 const PAGE: u64 = 4096;
@@ -23,6 +24,8 @@ const MOST_PAGES: usize = 4096;
 pub(super) struct Step {
     pub(super) inst: Inst,
     pub(super) body: Body,
+    /// Where it is counted, if it is.
+    pub(super) counter: Option<Arc<AtomicU64>>,
 }
 
 /// The instructions of one page, decoded when they are reached.
@@ -51,7 +54,8 @@ impl Page {
     fn decode(&self, index: usize) -> Result<&Step, Trap> {
         let inst = decode(self.arch, &self.bytes[index * 4..])?;
         let body = bind(&inst)?;
-        Ok(self.steps[index].get_or_init(|| Step { inst, body }))
+        let counter = report::is_wanted().then(|| report::counter(&inst));
+        Ok(self.steps[index].get_or_init(|| Step { inst, body, counter }))
     }
 }
 

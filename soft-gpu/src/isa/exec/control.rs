@@ -1,7 +1,8 @@
 //! SOPP: program control.
 
 use super::super::inst::Inst;
-use super::wave::{VCC, Wave};
+use super::scalar::set_index;
+use super::wave::{MODE_GPR_INDEX, VCC, Wave};
 use super::{Env, Flow, Line, Trap};
 
 /// Where a branch goes: words from the next instruction.
@@ -36,6 +37,8 @@ pub(super) const SOPP: &[Line] = &[
     ("s_setprio", nothing),
     ("s_trap", |_, i, _| Err(Trap::Trap((i.imm & 0xff) as u8))),
     ("s_icache_inv", nothing),
+    ("s_set_gpr_idx_off", |w, _, _| { w.mode &= !MODE_GPR_INDEX; Ok(Flow::Next) }),
+    ("s_set_gpr_idx_mode", |w, i, _| { set_index(w, 0xf000, i.imm.cast_unsigned() << 12); Ok(Flow::Next) }),
     ("s_incperflevel", nothing),
     ("s_decperflevel", nothing),
     ("s_ttracedata", nothing),

@@ -406,15 +406,15 @@ fn atomic64(w: &mut Wave, i: &Inst, e: &mut Env<'_>, f: impl Fn(u64, u64, u64) -
     Ok(Flow::Next)
 }
 
-fn float(old: u32, data: u32, f: impl Fn(f32, f32) -> f32) -> u32 {
+pub(super) fn float(old: u32, data: u32, f: impl Fn(f32, f32) -> f32) -> u32 {
     f(f32::from_bits(old), f32::from_bits(data)).to_bits()
 }
 
-fn double(old: u64, data: u64, f: impl Fn(f64, f64) -> f64) -> u64 {
+pub(super) fn double(old: u64, data: u64, f: impl Fn(f64, f64) -> f64) -> u64 {
     f(f64::from_bits(old), f64::from_bits(data)).to_bits()
 }
 
-fn add_halves(old: u32, data: u32) -> u32 {
+pub(super) fn add_halves(old: u32, data: u32) -> u32 {
     let sum = |shift: u32| {
         let half = |word: u32| F16((word >> shift) as u16).to_f32();
         u32::from(F16::from_f32(half(old) + half(data)).0) << shift
@@ -422,19 +422,19 @@ fn add_halves(old: u32, data: u32) -> u32 {
     sum(0) | sum(16)
 }
 
-fn smin32(old: u32, data: u32) -> u32 {
+pub(super) fn smin32(old: u32, data: u32) -> u32 {
     old.cast_signed().min(data.cast_signed()).cast_unsigned()
 }
 
-fn smax32(old: u32, data: u32) -> u32 {
+pub(super) fn smax32(old: u32, data: u32) -> u32 {
     old.cast_signed().max(data.cast_signed()).cast_unsigned()
 }
 
-fn smin64(old: u64, data: u64) -> u64 {
+pub(super) fn smin64(old: u64, data: u64) -> u64 {
     old.cast_signed().min(data.cast_signed()).cast_unsigned()
 }
 
-fn smax64(old: u64, data: u64) -> u64 {
+pub(super) fn smax64(old: u64, data: u64) -> u64 {
     old.cast_signed().max(data.cast_signed()).cast_unsigned()
 }
 

@@ -162,6 +162,41 @@ pub(super) fn fract64(x: f64) -> f64 {
     if fraction >= 1.0 { f64::from_bits(0x3fef_ffff_ffff_ffff) } else { fraction }
 }
 
+/// The first 1201 bits behind the point of 2/pi, by words; the last 15 are not used.
+const TWO_BY_PI: [u64; 19] = [
+    0xa2f9_836e_4e44_1529,
+    0xfc27_57d1_f534_ddc0,
+    0xdb62_9599_3c43_9041,
+    0xfe51_63ab_debb_c561,
+    0xb724_6e3a_424d_d2e0,
+    0x0649_2eea_09d1_921c,
+    0xfe1d_eb1c_b129_a73e,
+    0xe882_35f5_2ebb_4484,
+    0xe99c_7026_b45f_7e41,
+    0x3991_d639_8353_39f4,
+    0x9c84_5f8b_bdf9_283b,
+    0x1ff8_97ff_de05_980f,
+    0xef2f_118b_5a0a_6d1f,
+    0x6d36_7ecf_27cb_09b7,
+    0x4f46_3f66_9e5f_ea2d,
+    0x7527_bac7_ebe5_f17b,
+    0x3d07_39f7_8a52_92ea,
+    0x6bfb_5fb1_1f8d_5d08,
+    0x5603_3046_fc7b_0000,
+];
+
+/// 53 bits of 2/pi for the reduction of large angles (`v_trig_preop_f64`): those of segment `segment`, which begin later for large
+/// numbers; scaled to their place, and by 2^128 for very large ones. (The manuals' rule.)
+pub(super) fn trig_preop(x: f64, segment: u32) -> f64 {
+    let exponent = (x.to_bits() >> 52 & 0x7ff) as u32;
+    let shift = (segment & 31) * 53 + exponent.saturating_sub(1077);
+    let (word, bit) = ((shift / 64) as usize, shift % 64);
+    let at = |index: usize| u128::from(TWO_BY_PI.get(index).copied().unwrap_or(0));
+    let bits = (at(word) << 64 | at(word + 1)) << bit >> 64;
+    let scale = -53 - shift.cast_signed() + if exponent >= 1968 { 128 } else { 0 };
+    ldexp64((bits as u64 >> 11) as f64, scale)
+}
+
 /// Sine or cosine of turns, as the hardware takes them.
 pub(super) fn turns(x: f32, f: fn(f64) -> f64) -> f32 {
     if !x.is_finite() {

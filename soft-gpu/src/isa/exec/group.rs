@@ -1,8 +1,10 @@
 //! Workgroups: waves that share LDS and barriers.
 
+use std::sync::atomic::Ordering;
+
 use super::super::op::Arch;
 use super::code::{CodeCache, NearPages, same_page};
-use super::{Env, Flow, Lds, Memory, Registers, Trap, TrapAt, Wave};
+use super::{Env, Flow, Lds, Memory, Registers, Trap, TrapAt, Wave, perform, report};
 
 /// What a workgroup is made from.
 #[derive(Clone, Copy, Debug)]
@@ -67,7 +69,12 @@ impl Group {
             }
             let (wave, state) = &mut self.waves[self.next];
             let mut env = Env { memory, lds: &mut self.lds };
-            let (executed, now) = run_wave(wave, (code, &mut self.near), &mut env, SLICE.min(budget - done))?;
+            let (code, budget) = ((code, &mut self.near), SLICE.min(budget - done));
+            let (executed, now) = if report::is_wanted() {
+                run_wave::<true>(wave, code, &mut env, budget)?
+            } else {
+                run_wave::<false>(wave, code, &mut env, budget)?
+            };
             *state = now;
             done += executed.max(1);
             self.next += 1;
@@ -106,7 +113,7 @@ impl Group {
     }
 }
 
-fn run_wave(
+fn run_wave<const COUNT: bool>(
     wave: &mut Wave,
     (code, near): (&CodeCache, &mut NearPages),
     env: &mut Env<'_>,
@@ -123,7 +130,10 @@ fn run_wave(
             from = pc;
         }
         let step = page.step(pc).map_err(at)?;
-        let flow = (step.body)(wave, &step.inst, env).map_err(at)?;
+        if COUNT && let Some(counter) = &step.counter {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+        let flow = perform(step.body, wave, &step.inst, env).map_err(at)?;
         done += 1;
         wave.clock = wave.clock.wrapping_add(4);
         let next = pc.wrapping_add(u64::from(step.inst.size));

@@ -22,6 +22,16 @@ pub(super) trait Registers: super::value::Bits {
         kind: Kind,
         buf: &'a mut Buffer<Self>,
     ) -> &'a [Self; LANES];
+    /// The lanes of an operand that nothing changes.
+    fn plain_source<'a>(
+        wave: &'a Wave,
+        inst: &Inst,
+        src: Src,
+        kind: Kind,
+        buf: &'a mut Buffer<Self>,
+    ) -> &'a [Self; LANES];
+    /// As [`Self::write`], all of it inlined: values that no other function sees can stay in the processor's registers.
+    fn write_plain(wave: &mut Wave, dst: Src, mask: u64, values: &[Self; LANES]);
     /// Writes the lanes of `mask` to the destination.
     fn write(wave: &mut Wave, dst: Src, mask: u64, values: &[Self; LANES]);
     /// Clamps and scales.
@@ -47,6 +57,22 @@ impl Registers for u32 {
         let value = scalar_32(wave, src, inst.literal, kind);
         let buf = buf.insert([value; LANES]);
         if plain { buf } else { modify_32(wave, inst, n, kind, buf) }
+    }
+
+    #[inline(always)]
+    fn plain_source<'a>(
+        wave: &'a Wave,
+        inst: &Inst,
+        src: Src,
+        kind: Kind,
+        buf: &'a mut Buffer<u32>,
+    ) -> &'a Row {
+        if src.is_vector() { wave.row(src, 0) } else { splat_32(wave, src, inst.literal, kind, buf) }
+    }
+
+    #[inline(always)]
+    fn write_plain(wave: &mut Wave, dst: Src, mask: u64, values: &Row) {
+        write_row_plain(wave, dst, 0, mask, values);
     }
 
     #[inline(always)]
@@ -87,6 +113,30 @@ impl Registers for u64 {
     }
 
     #[inline(always)]
+    fn plain_source<'a>(
+        wave: &'a Wave,
+        inst: &Inst,
+        src: Src,
+        kind: Kind,
+        buf: &'a mut Buffer<u64>,
+    ) -> &'a [u64; LANES] {
+        let buf = buf.insert([0; LANES]);
+        source_64(wave, src, inst.literal, kind, buf);
+        buf
+    }
+
+    #[inline(always)]
+    fn write_plain(wave: &mut Wave, dst: Src, mask: u64, values: &[u64; LANES]) {
+        let (mut low, mut high) = ([0; LANES], [0; LANES]);
+        for lane in 0..LANES {
+            low[lane] = values[lane] as u32;
+            high[lane] = (values[lane] >> 32) as u32;
+        }
+        write_row_plain(wave, dst, 0, mask, &low);
+        write_row_plain(wave, dst, 1, mask, &high);
+    }
+
+    #[inline(always)]
     fn write(wave: &mut Wave, dst: Src, mask: u64, values: &[u64; LANES]) {
         write_64(wave, dst, mask, values);
     }
@@ -120,6 +170,12 @@ fn scalar_32(wave: &Wave, src: Src, literal: u32, kind: Kind) -> u32 {
         (Kind::F16 | Kind::B16, code @ 240..=248) => f16_constant(code),
         _ => wave.scalar32(src, literal),
     }
+}
+
+/// The same for all lanes.
+#[inline(never)]
+fn splat_32<'a>(wave: &Wave, src: Src, literal: u32, kind: Kind, buf: &'a mut Buffer<u32>) -> &'a Row {
+    buf.insert([scalar_32(wave, src, literal, kind); LANES])
 }
 
 /// An operand of 64 bits.
@@ -165,6 +221,24 @@ fn write_64(wave: &mut Wave, dst: Src, mask: u64, values: &[u64; LANES]) {
     }
 }
 
+/// See [`Registers::write_plain`].
+#[inline(always)]
+fn write_row_plain(wave: &mut Wave, dst: Src, plus: usize, mask: u64, values: &Row) {
+    let row = wave.row_mut(dst, plus);
+    if mask == u64::MAX {
+        *row = *values;
+        return;
+    }
+    for (first, bits) in halves(mask) {
+        for at in 0..32 {
+            let lane = first + at;
+            // By bits: a choice would become one of addresses, and that lane by lane.
+            let chosen = 0u32.wrapping_sub(bits >> at & 1);
+            row[lane] = values[lane] & chosen | row[lane] & !chosen;
+        }
+    }
+}
+
 /// Writes the lanes of `mask` to a register.
 #[inline(always)]
 fn write_row(wave: &mut Wave, dst: Src, plus: usize, mask: u64, values: &Row) {
@@ -177,18 +251,10 @@ fn write_row(wave: &mut Wave, dst: Src, plus: usize, mask: u64, values: &Row) {
 
 #[inline(never)]
 fn write_masked(wave: &mut Wave, dst: Src, plus: usize, mask: u64, values: &Row) {
-    let (wide, row) = (wave.wide, wave.row_mut(dst, plus));
     widely(
-        wide,
+        wave.wide,
         #[inline(always)]
-        || {
-            for (first, bits) in halves(mask) {
-                for at in 0..32 {
-                    let lane = first + at;
-                    row[lane] = if bits >> at & 1 != 0 { values[lane] } else { row[lane] };
-                }
-            }
-        },
+        || write_row_plain(wave, dst, plus, mask, values),
     );
 }
 
@@ -340,17 +406,23 @@ pub(super) fn write_mask(wave: &Wave, inst: &Inst) -> u64 {
 /// Runs `f`, compiled for AVX2 and FMA if `wide` says that the processor has them. What is inlined into `f` is so, too.
 #[inline(always)]
 pub(super) fn widely<R>(wide: Wide, f: impl FnOnce() -> R) -> R {
+    if wide.is_there() { with_avx2(wide, f) } else { f() }
+}
+
+/// Runs `f`, compiled for AVX2 and FMA, which have to be there.
+#[inline(always)]
+fn with_avx2<R>(wide: Wide, f: impl FnOnce() -> R) -> R {
     #[cfg(target_arch = "x86_64")]
     {
         #[target_feature(enable = "avx2,fma")]
-        fn with_avx2<R>(f: impl FnOnce() -> R) -> R {
+        fn run<R>(f: impl FnOnce() -> R) -> R {
             f()
         }
-        if wide.is_there() {
-            // SAFETY: the processor has AVX2 and FMA, which is what `Wide` stands for.
-            return unsafe { with_avx2(f) };
-        }
+        assert!(wide.is_there(), "only called where AVX2 is");
+        // SAFETY: the processor has AVX2 and FMA, which is what `Wide` stands for.
+        unsafe { run(f) }
     }
+    #[cfg(not(target_arch = "x86_64"))]
     f()
 }
 
@@ -445,7 +517,7 @@ fn merge(old: u32, value: u32, sdwa: Sdwa) -> u32 {
 }
 
 /// Results by the size of their registers.
-pub(super) trait Sink: Value {
+pub(super) trait Sink: Value<Bits: Registers> {
     fn store(wave: &mut Wave, inst: &Inst, values: [Self::Bits; LANES]);
 }
 
@@ -467,10 +539,31 @@ pub(super) trait Source: Value<Bits: Registers> {}
 impl<T: Value<Bits: Registers>> Source for T {}
 
 macro_rules! map {
-    ($name:ident, $($T:ident $s:ident = $operand:expr),*) => {
+    ($name:ident, $modified:ident, $($T:ident $s:ident = $operand:expr),*) => {
         /// Computes the destination from the sources, lane by lane.
         #[inline(always)]
         pub(super) fn $name<D: Sink, $($T: Source),*>(wave: &mut Wave, inst: &Inst, f: impl Fn($($T),*) -> D) {
+            if !(inst.plain && wave.wide.is_there()) || wave.flushes_32() {
+                return $modified(wave, inst, f);
+            }
+            with_avx2(wave.wide, #[inline(always)] || {
+                let mut out = [D::Bits::default(); LANES];
+                {
+                    $(let mut buf = None;
+                    let operand: fn(&Inst) -> (usize, Src) = $operand;
+                    let $s = $T::Bits::plain_source(wave, inst, operand(inst).1, $T::KIND, &mut buf);)*
+                    for lane in 0..LANES {
+                        out[lane] = f($($T::from_bits($s[lane])),*).into_bits();
+                    }
+                }
+                let mask = wave.exec();
+                D::Bits::write_plain(wave, inst.dst, mask, &out);
+            });
+        }
+
+        /// The same with all that an instruction can say about sources and result, and without AVX2.
+        #[inline(never)]
+        fn $modified<D: Sink, $($T: Source),*>(wave: &mut Wave, inst: &Inst, f: impl Fn($($T),*) -> D) {
             widely(wave.wide, #[inline(always)] || {
                 let mut out = [D::Bits::default(); LANES];
                 {
@@ -487,11 +580,11 @@ macro_rules! map {
     };
 }
 
-map!(map1, A a = |i| (0, i.src[0]));
-map!(map2, A a = |i| (0, i.src[0]), B b = |i| (1, i.src[1]));
-map!(map3, A a = |i| (0, i.src[0]), B b = |i| (1, i.src[1]), C c = |i| (2, i.src[2]));
+map!(map1, modified1, A a = |i| (0, i.src[0]));
+map!(map2, modified2, A a = |i| (0, i.src[0]), B b = |i| (1, i.src[1]));
+map!(map3, modified3, A a = |i| (0, i.src[0]), B b = |i| (1, i.src[1]), C c = |i| (2, i.src[2]));
 // With the destination's old value as third operand (`v_fmac`).
-map!(accumulate, A a = |i| (0, i.src[0]), B b = |i| (1, i.src[1]), C c = |i| (2, i.dst));
+map!(accumulate, modified_accumulate, A a = |i| (0, i.src[0]), B b = |i| (1, i.src[1]), C c = |i| (2, i.dst));
 
 /// Compares lane by lane; inactive lanes are 0.
 #[inline(always)]
@@ -534,30 +627,47 @@ pub(super) fn carry(wave: &mut Wave, inst: &Inst, f: impl Fn(u32, u32, bool) -> 
         Src::NONE => 0,
         src => wave.s64(usize::from(src.0)),
     };
-    let mut masks = [0u32; 2];
     let active = if inst.plain { wave.exec() } else { write_mask(wave, inst) };
-    widely(
+    let masks = widely(
         wave.wide,
         #[inline(always)]
         || {
-            let mut out = [0; LANES];
-            {
-                let (mut x, mut y) = (None, None);
-                let (a, b) = (source::<u32>(wave, inst, 0, &mut x), source::<u32>(wave, inst, 1, &mut y));
-                for (mask, (first, carries)) in masks.iter_mut().zip(halves(carries)) {
-                    let mut word = 0;
-                    for at in 0..32 {
-                        let (value, carry) = f(a[first + at], b[first + at], carries >> at & 1 != 0);
-                        out[first + at] = value;
-                        word |= u32::from(carry) << at;
-                    }
-                    *mask = word;
-                }
+            if inst.plain {
+                let (out, masks) = carries_of(wave, inst, carries, f);
+                write_row_plain(wave, inst.dst, 0, active, &out);
+                masks
+            } else {
+                let (out, masks) = carries_of(wave, inst, carries, f);
+                result_32::<u32>(wave, inst, out);
+                masks
             }
-            result_32::<u32>(wave, inst, out);
         },
     );
     wave.set_s64(usize::from(inst.sdst.0), join(masks) & active);
+}
+
+/// Results and carries of all lanes.
+#[inline(always)]
+fn carries_of(
+    wave: &Wave,
+    inst: &Inst,
+    carries: u64,
+    f: impl Fn(u32, u32, bool) -> (u32, bool),
+) -> (Row, [u32; 2]) {
+    let (mut x, mut y) = (None, None);
+    let (a, b) = (source::<u32>(wave, inst, 0, &mut x), source::<u32>(wave, inst, 1, &mut y));
+    let (mut out, mut masks) = ([0; LANES], [0; 2]);
+    for (mask, (first, carries)) in masks.iter_mut().zip(halves(carries)) {
+        // (In a variable of its own, so that the compiler sees that nothing else has it.)
+        let mut word = 0;
+        for at in 0..32 {
+            let (value, carry) = f(a[first + at], b[first + at], carries >> at & 1 != 0);
+            out[first + at] = value;
+            word |= u32::from(carry) << at;
+        }
+        *mask = word;
+    }
+    (out, masks)
 }
 
 /// VCC, or the mask that the instruction names as last operand.

@@ -19,6 +19,7 @@ mod lanes;
 mod memory;
 mod mfma;
 mod mubuf;
+pub mod report;
 mod scalar;
 mod smem;
 mod value;
@@ -40,7 +41,7 @@ pub(crate) use scalar::check_mode;
 pub use wave::{Aperture, LANES, Lds, Registers, Wave};
 
 use super::decode::DecodeError;
-use super::inst::Inst;
+use super::inst::{Inst, Src};
 use super::op::{Family, Ty};
 
 /// What an instruction's body works with besides the wave.
@@ -133,7 +134,8 @@ static BODIES: LazyLock<HashMap<&'static str, Body>> = LazyLock::new(|| {
 pub(super) fn bind(inst: &Inst) -> Result<Body, Trap> {
     let unsupported = |why| Trap::Unsupported { text: inst.to_string(), why };
     if inst.mods.clamp && !has_float(inst) && inst.family != Family::Vopc {
-        let body = vop3::SATURATING.iter().find(|(name, _)| *name == inst.op.name);
+        let mut saturating = vop3::SATURATING.iter().chain(vop3p::SATURATING);
+        let body = saturating.find(|(name, _)| *name == inst.op.name);
         return body.map(|(_, body)| *body).ok_or_else(|| unsupported("this opcode with saturation"));
     }
     BODIES.get(inst.op.name).copied().ok_or_else(|| unsupported("this opcode has no implementation yet"))
@@ -150,10 +152,38 @@ pub fn is_executed(name: &str) -> bool {
     BODIES.contains_key(name)
 }
 
+/// The vector registers of an instruction, moved as the low byte of M0 says: sources 0 to 2 and the destination where bit 12 to 15
+/// of M0 is set. Only vector operations are affected.
+#[cold]
+fn indexed(wave: &Wave, inst: &Inst) -> Inst {
+    let is_vector =
+        matches!(inst.family, Family::Vop1 | Family::Vop2 | Family::Vop3 | Family::Vop3p | Family::Vopc);
+    let (m0, mut moved) = (wave.s[wave::M0], *inst);
+    let [s0, s1, s2] = &mut moved.src;
+    for (at, operand) in [s0, s1, s2, &mut moved.dst].into_iter().enumerate() {
+        if is_vector && m0 >> (12 + at) & 1 != 0 && operand.is_vector() {
+            // Beyond the last register it is register 0.
+            let (file, index) = (operand.0 & !255, (u32::from(operand.0 & 255) + (m0 & 255)) as u16);
+            *operand = Src(file + if index < 256 { index } else { 0 });
+        }
+    }
+    moved
+}
+
+/// Executes a decoded instruction with its body.
+#[inline(always)]
+pub(super) fn perform(body: Body, wave: &mut Wave, inst: &Inst, env: &mut Env<'_>) -> Result<Flow, Trap> {
+    if wave.mode & wave::MODE_GPR_INDEX != 0 {
+        let moved = indexed(wave, inst);
+        return body(wave, &moved, env);
+    }
+    body(wave, inst, env)
+}
+
 /// Executes one decoded instruction; the program counter is the caller's business.
 ///
 /// # Errors
 /// What stops the wave.
 pub fn execute(wave: &mut Wave, inst: &Inst, env: &mut Env<'_>) -> Result<Flow, Trap> {
-    bind(inst)?(wave, inst, env)
+    perform(bind(inst)?, wave, inst, env)
 }

@@ -1,7 +1,11 @@
 //! MUBUF: memory through buffer descriptors, and cache control.
 
+use std::sync::atomic::Ordering;
+
 use super::super::inst::{Inst, Src, bit};
-use super::flat::Place;
+use super::ds::{decrement, increment};
+use super::flat::{Place, add_halves, double, float, smax32, smax64, smin32, smin64};
+use super::float::{max, min};
 use super::memory::active;
 use super::wave::{LANES, Wave};
 use super::{Env, Flow, Line, Trap};
@@ -141,14 +145,15 @@ fn store_part(w: &mut Wave, i: &Inst, e: &mut Env<'_>, len: usize, skip: usize) 
     Ok(Flow::Next)
 }
 
-fn atomic32(w: &mut Wave, i: &Inst, e: &mut Env<'_>, f: impl Fn(u32, u32) -> u32) -> Result<Flow, Trap> {
+/// An atomic of 32 bits; `f` has the old value, the data and the second data register.
+fn atomic32(w: &mut Wave, i: &Inst, e: &mut Env<'_>, f: impl Fn(u32, u32, u32) -> u32) -> Result<Flow, Trap> {
     let d = Descriptor::of(w, i.src[2]);
     let places: [Option<Place>; LANES] =
         std::array::from_fn(|lane| address(w, i, &d, lane, 0, 4).map(Place::Global));
     for lane in active(w.exec()) {
         let Some(Place::Global(addr)) = places[lane] else { continue };
-        let data = w.row(i.src[1], 0)[lane];
-        let old = e.memory.atomic_u32(addr, &mut |old| f(old, data))?;
+        let (data, second) = (w.row(i.src[1], 0)[lane], w.row(i.src[1], 1)[lane]);
+        let old = e.memory.atomic_u32(addr, &mut |old| f(old, data, second))?;
         if i.dst != Src::NONE {
             w.row_mut(i.dst, 0)[lane] = old;
         }
@@ -156,8 +161,26 @@ fn atomic32(w: &mut Wave, i: &Inst, e: &mut Env<'_>, f: impl Fn(u32, u32) -> u32
     Ok(Flow::Next)
 }
 
-/// Caches are not imitated: memory is in order for everybody.
-fn nothing(_: &mut Wave, _: &Inst, _: &mut Env<'_>) -> Result<Flow, Trap> {
+/// See [`atomic32`].
+fn atomic64(w: &mut Wave, i: &Inst, e: &mut Env<'_>, f: impl Fn(u64, u64, u64) -> u64) -> Result<Flow, Trap> {
+    let d = Descriptor::of(w, i.src[2]);
+    let places: [Option<u64>; LANES] = std::array::from_fn(|lane| address(w, i, &d, lane, 0, 8));
+    for lane in active(w.exec()) {
+        let Some(addr) = places[lane] else { continue };
+        let wide = |at| u64::from(w.row(i.src[1], at)[lane]) | u64::from(w.row(i.src[1], at + 1)[lane]) << 32;
+        let (data, second) = (wide(0), wide(2));
+        let old = e.memory.atomic_u64(addr, &mut |old| f(old, data, second))?;
+        if i.dst != Src::NONE {
+            w.row_mut(i.dst, 0)[lane] = old as u32;
+            w.row_mut(i.dst, 1)[lane] = (old >> 32) as u32;
+        }
+    }
+    Ok(Flow::Next)
+}
+
+/// Caches are not imitated; what was stored before is in memory before anything after is read, as others on other processors see it.
+fn fence(_: &mut Wave, _: &Inst, _: &mut Env<'_>) -> Result<Flow, Trap> {
+    std::sync::atomic::fence(Ordering::SeqCst);
     Ok(Flow::Next)
 }
 
@@ -169,6 +192,8 @@ pub(super) const MUBUF: &[Line] = &[
     ("buffer_load_sshort", |w, i, e| load_part::<2>(w, i, e, |b, _| i32::from(i16::from_le_bytes(b)).cast_unsigned())),
     ("buffer_load_ubyte_d16", |w, i, e| load_part::<1>(w, i, e, |[b], old| super::ds::low(u16::from(b), old))),
     ("buffer_load_ubyte_d16_hi", |w, i, e| load_part::<1>(w, i, e, |[b], old| super::ds::high(u16::from(b), old))),
+    ("buffer_load_sbyte_d16", |w, i, e| load_part::<1>(w, i, e, |[b], old| super::ds::low(super::ds::signed(b), old))),
+    ("buffer_load_sbyte_d16_hi", |w, i, e| load_part::<1>(w, i, e, |[b], old| super::ds::high(super::ds::signed(b), old))),
     ("buffer_load_short_d16", |w, i, e| load_part::<2>(w, i, e, |b, old| super::ds::low(u16::from_le_bytes(b), old))),
     ("buffer_load_short_d16_hi", |w, i, e| load_part::<2>(w, i, e, |b, old| super::ds::high(u16::from_le_bytes(b), old))),
     ("buffer_load_dword", load_words),
@@ -183,17 +208,40 @@ pub(super) const MUBUF: &[Line] = &[
     ("buffer_store_dwordx2", store_words),
     ("buffer_store_dwordx3", store_words),
     ("buffer_store_dwordx4", store_words),
-    ("buffer_atomic_add", |w, i, e| atomic32(w, i, e, u32::wrapping_add)),
-    ("buffer_atomic_sub", |w, i, e| atomic32(w, i, e, u32::wrapping_sub)),
-    ("buffer_atomic_umin", |w, i, e| atomic32(w, i, e, u32::min)),
-    ("buffer_atomic_umax", |w, i, e| atomic32(w, i, e, u32::max)),
-    ("buffer_atomic_and", |w, i, e| atomic32(w, i, e, |a, b| a & b)),
-    ("buffer_atomic_or", |w, i, e| atomic32(w, i, e, |a, b| a | b)),
-    ("buffer_atomic_xor", |w, i, e| atomic32(w, i, e, |a, b| a ^ b)),
-    ("buffer_atomic_swap", |w, i, e| atomic32(w, i, e, |_, b| b)),
-    ("buffer_wbl2", nothing),
-    ("buffer_invl2", nothing),
-    ("buffer_inv", nothing),
-    ("buffer_wbinvl1", nothing),
-    ("buffer_wbinvl1_vol", nothing),
+    ("buffer_atomic_swap", |w, i, e| atomic32(w, i, e, |_, b, _| b)),
+    ("buffer_atomic_swap_x2", |w, i, e| atomic64(w, i, e, |_, b, _| b)),
+    ("buffer_atomic_cmpswap", |w, i, e| atomic32(w, i, e, |old, new, compare| if old == compare { new } else { old })),
+    ("buffer_atomic_cmpswap_x2", |w, i, e| atomic64(w, i, e, |old, new, compare| if old == compare { new } else { old })),
+    ("buffer_atomic_add", |w, i, e| atomic32(w, i, e, |a, b, _| a.wrapping_add(b))),
+    ("buffer_atomic_add_x2", |w, i, e| atomic64(w, i, e, |a, b, _| a.wrapping_add(b))),
+    ("buffer_atomic_sub", |w, i, e| atomic32(w, i, e, |a, b, _| a.wrapping_sub(b))),
+    ("buffer_atomic_sub_x2", |w, i, e| atomic64(w, i, e, |a, b, _| a.wrapping_sub(b))),
+    ("buffer_atomic_smin", |w, i, e| atomic32(w, i, e, |a, b, _| smin32(a, b))),
+    ("buffer_atomic_smin_x2", |w, i, e| atomic64(w, i, e, |a, b, _| smin64(a, b))),
+    ("buffer_atomic_umin", |w, i, e| atomic32(w, i, e, |a, b, _| a.min(b))),
+    ("buffer_atomic_umin_x2", |w, i, e| atomic64(w, i, e, |a, b, _| a.min(b))),
+    ("buffer_atomic_smax", |w, i, e| atomic32(w, i, e, |a, b, _| smax32(a, b))),
+    ("buffer_atomic_smax_x2", |w, i, e| atomic64(w, i, e, |a, b, _| smax64(a, b))),
+    ("buffer_atomic_umax", |w, i, e| atomic32(w, i, e, |a, b, _| a.max(b))),
+    ("buffer_atomic_umax_x2", |w, i, e| atomic64(w, i, e, |a, b, _| a.max(b))),
+    ("buffer_atomic_and", |w, i, e| atomic32(w, i, e, |a, b, _| a & b)),
+    ("buffer_atomic_and_x2", |w, i, e| atomic64(w, i, e, |a, b, _| a & b)),
+    ("buffer_atomic_or", |w, i, e| atomic32(w, i, e, |a, b, _| a | b)),
+    ("buffer_atomic_or_x2", |w, i, e| atomic64(w, i, e, |a, b, _| a | b)),
+    ("buffer_atomic_xor", |w, i, e| atomic32(w, i, e, |a, b, _| a ^ b)),
+    ("buffer_atomic_xor_x2", |w, i, e| atomic64(w, i, e, |a, b, _| a ^ b)),
+    ("buffer_atomic_inc", |w, i, e| atomic32(w, i, e, |a, b, _| increment(a, b))),
+    ("buffer_atomic_inc_x2", |w, i, e| atomic64(w, i, e, |a, b, _| increment(a, b))),
+    ("buffer_atomic_dec", |w, i, e| atomic32(w, i, e, |a, b, _| decrement(a, b))),
+    ("buffer_atomic_dec_x2", |w, i, e| atomic64(w, i, e, |a, b, _| decrement(a, b))),
+    ("buffer_atomic_add_f32", |w, i, e| atomic32(w, i, e, |a, b, _| float(a, b, |a, b| a + b))),
+    ("buffer_atomic_pk_add_f16", |w, i, e| atomic32(w, i, e, |a, b, _| add_halves(a, b))),
+    ("buffer_atomic_add_f64", |w, i, e| atomic64(w, i, e, |a, b, _| double(a, b, |a, b| a + b))),
+    ("buffer_atomic_min_f64", |w, i, e| atomic64(w, i, e, |a, b, _| double(a, b, min))),
+    ("buffer_atomic_max_f64", |w, i, e| atomic64(w, i, e, |a, b, _| double(a, b, max))),
+    ("buffer_wbl2", fence),
+    ("buffer_invl2", fence),
+    ("buffer_inv", fence),
+    ("buffer_wbinvl1", fence),
+    ("buffer_wbinvl1_vol", fence),
 ];

@@ -1,7 +1,7 @@
 //! SOP1, SOP2, SOPC, SOPK: scalar operations.
 
 use super::super::inst::{Inst, Src};
-use super::wave::{EXEC, M0, MODE_DENORM_64_16, MODE_ROUND, Wave};
+use super::wave::{EXEC, M0, MODE_DENORM_64_16, MODE_GPR_INDEX, MODE_ROUND, Wave};
 use super::{Env, Flow, Line, Trap};
 
 /// A scalar operand of one or two registers.
@@ -187,9 +187,15 @@ pub(super) const SOP1: &[Line] = &[
     line!("s_movrels_b64", |w, i| { let at = moved(w, i.src[0]); u64::get(w, at, 0).set(w, i.dst) }),
     line!("s_movreld_b32", |w, i| { let at = moved(w, i.dst); u32::get(w, i.src[0], i.literal).set(w, at) }),
     line!("s_movreld_b64", |w, i| { let at = moved(w, i.dst); u64::get(w, i.src[0], i.literal).set(w, at) }),
+    line!("s_set_gpr_idx_idx", |w, i| { let index = u32::get(w, i.src[0], i.literal); set_index(w, 0xff, index) }),
     line!("s_abs_i32", |w, i| unary(w, i, |a: i32| nz32(a.unsigned_abs()))),
     line!("s_bitreplicate_b64_b32", |w, i| unary(w, i, |a: u32| (replicate(a), None))),
 ];
+
+/// Sets the bits of M0 that `mask` names: how far vector registers are moved, and which.
+pub(super) fn set_index(w: &mut Wave, mask: u32, value: u32) {
+    w.s[M0] = w.s[M0] & !mask | value & mask;
+}
 
 /// A scalar register, M0 further.
 fn moved(w: &Wave, src: Src) -> Src {
@@ -276,6 +282,12 @@ pub(super) const SOPC: &[Line] = &[
     line!("s_bitcmp1_b64", |w, i| test(w, i, |a: u64, b: u32| a >> (b & 63) & 1 == 1)),
     line!("s_cmp_eq_u64", |w, i| test(w, i, |a: u64, b: u64| a == b)),
     line!("s_cmp_lg_u64", |w, i| test(w, i, |a: u64, b: u64| a != b)),
+    line!("s_set_gpr_idx_on", |w, i| {
+        let index = u32::get(w, i.src[0], i.literal);
+        set_index(w, 0xff, index);
+        set_index(w, 0xf000, i.imm.cast_unsigned() << 12);
+        w.mode |= MODE_GPR_INDEX;
+    }),
 ];
 
 /// Compares a register with the constant, which is signed or not.

@@ -4,7 +4,7 @@ use super::super::inst::Inst;
 use super::f16::F16;
 use super::float::{half2, ldexp32, max, min};
 use super::lanes::{self, accumulate, carry, map2, map3, mask_operand, result_32, source, widely};
-use super::wave::{LANES, Wave};
+use super::wave::Wave;
 use super::{Env, Flow, Line, Trap};
 
 /// A line of the table of VOP2 or VOP3: a body of two or three lanes' values, or a function that carries one over the lanes.
@@ -63,17 +63,20 @@ fn select(w: &mut Wave, i: &Inst, _: &mut Env<'_>) -> Result<Flow, Trap> {
         w.wide,
         #[inline(always)]
         || {
-            let mut out = [0; LANES];
-            {
+            let selected = |w: &Wave| {
                 let (mut x, mut y) = (None, None);
                 let (a, b) = (source::<u32>(w, i, 0, &mut x), source::<u32>(w, i, 1, &mut y));
+                let mut out = *a;
                 for (first, bits) in lanes::halves(mask) {
                     for at in 0..32 {
                         let lane = first + at;
-                        out[lane] = if bits >> at & 1 != 0 { b[lane] } else { a[lane] };
+                        let chosen = 0u32.wrapping_sub(bits >> at & 1);
+                        out[lane] = b[lane] & chosen | out[lane] & !chosen;
                     }
                 }
-            }
+                out
+            };
+            let out = selected(w);
             result_32::<u32>(w, i, out);
         },
     );

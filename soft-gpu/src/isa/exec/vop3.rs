@@ -4,7 +4,7 @@ use super::super::inst::Inst;
 use super::f16::F16;
 use super::float::{
     div_fixup32, div_fixup64, div_fmas32, div_fmas64, div_scale32, div_scale64, half3, ldexp32, ldexp64, max,
-    med3, min,
+    med3, min, trig_preop,
 };
 use super::lanes::{Source, map2, map3, result, result_32, source, widely};
 use super::vop2::{i24, line, mad, u24};
@@ -224,6 +224,7 @@ pub(super) const VOP3: &[Line] = &[
     line!("v_min_f64", |a: f64, b: f64| -> f64 { min(a, b) }),
     line!("v_max_f64", |a: f64, b: f64| -> f64 { max(a, b) }),
     line!("v_ldexp_f64", |a: f64, b: i32| -> f64 { ldexp64(a, b) }),
+    line!("v_trig_preop_f64", |a: f64, b: u32| -> f64 { trig_preop(a, b) }),
     line!("v_mul_lo_u32", |a: u32, b: u32| -> u32 { a.wrapping_mul(b) }),
     line!("v_mul_hi_u32", |a: u32, b: u32| -> u32 { ((u64::from(a) * u64::from(b)) >> 32) as u32 }),
     line!("v_mul_hi_i32", |a: i32, b: i32| -> i32 { ((i64::from(a) * i64::from(b)) >> 32) as i32 }),

@@ -242,6 +242,21 @@ pub(super) const VOP3P: &[Line] = &[
     line!("v_accvgpr_write_b32", map1, |a: u32| a),
 ];
 
+/// Packed integer opcodes with the clamp bit, which then saturate.
+#[rustfmt::skip]
+pub(super) const SATURATING: &[Line] = &[
+    line!("v_pk_add_i16", packed_integers, |[a, b, _]: [i16; 3]| a.saturating_add(b)),
+    line!("v_pk_sub_i16", packed_integers, |[a, b, _]: [i16; 3]| a.saturating_sub(b)),
+    line!("v_pk_add_u16", packed_integers, |[a, b, _]: [u16; 3]| a.saturating_add(b)),
+    line!("v_pk_sub_u16", packed_integers, |[a, b, _]: [u16; 3]| a.saturating_sub(b)),
+];
+
+/// The clamp bit has been seen to.
+fn packed_integers<T: Value<Bits = u32>>(w: &mut Wave, i: &Inst, f: impl Fn([T; 3]) -> T) {
+    let mods = Mods { clamp: false, ..i.mods };
+    packed(w, &Inst { mods, ..*i }, f);
+}
+
 fn mix_to_f32(w: &mut Wave, i: &Inst, (): ()) {
     let out = mixed(w, i).map(f32::to_bits);
     result_32::<f32>(w, &bare(i), out);

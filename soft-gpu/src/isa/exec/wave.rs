@@ -127,6 +127,8 @@ pub struct Wave {
     pub clock: u64,
 }
 
+/// Bit of the mode register for relative vector registers (`s_set_gpr_idx_on`).
+pub(super) const MODE_GPR_INDEX: u32 = 1 << 27;
 /// Bits of the mode register that say how numbers are rounded, and which denormals are kept.
 pub(super) const MODE_ROUND: u32 = 0xf;
 pub(super) const MODE_DENORM_32: u32 = 0x30;
@@ -274,7 +276,6 @@ impl Wide {
     }
 
     /// Whether they are there.
-    #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     pub(super) const fn is_there(self) -> bool {
         self.0

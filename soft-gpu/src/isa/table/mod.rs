@@ -30,10 +30,22 @@ const fn op(code: u16, name: &'static str, on: On, dst: Ty, src: &'static [Ty], 
 }
 
 /// The opcodes that hardware approximates, by the manuals: reciprocals, roots, exponentials, logarithms, sine and
-/// cosine.
+/// cosine; and those that add up several products of floats in an order that the manuals do not say.
 const fn approximate(name: &str) -> bool {
     let name = name.as_bytes();
-    let prefixes: [&[u8]; 7] = [b"v_rcp_", b"v_rsq_", b"v_sqrt_", b"v_exp_", b"v_log_", b"v_sin_", b"v_cos_"];
+    let prefixes: [&[u8]; 11] = [
+        b"v_rcp_",
+        b"v_rsq_",
+        b"v_sqrt_",
+        b"v_exp_",
+        b"v_log_",
+        b"v_sin_",
+        b"v_cos_",
+        b"v_dot2_f32_",
+        b"v_dot2c_f32_",
+        b"v_mfma_f",
+        b"v_smfmac_f",
+    ];
     let mut which = 0;
     while which < prefixes.len() {
         let prefix = prefixes[which];
