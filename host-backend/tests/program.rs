@@ -94,7 +94,7 @@ fn a_wrong_command_line_is_refused_at_once() {
         &["--socket-path=x", "--gpu=mi210"],
         &["--socket-path=x", "--gpu=soft:mi999"],
         &["--socket-path=x", "--gpu=soft:mi210", "--kfd"],
-        &["--socket-path=x", "--window=1G"],
+        &["--socket-path=x", "--window=3G"],
         &["--socket-path=x", "--max-contexts=0"],
         &["--socket-path=x", "--max-memory=lots"],
         &["--socket-path=x", "--vm-id=mine"],
@@ -185,6 +185,21 @@ fn what_it_needs_and_cannot_have_is_said_before_a_vm_waits_for_it() {
     let (status, _, err) = run(program().args(["worker", &own]));
     assert_eq!(status.code(), Some(1));
     assert!(err.contains("workers are started by the daemon only"), "{err}");
+}
+
+#[test]
+fn a_window_is_for_software_gpus() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let socket = dir.path().join("socket");
+    let args = ["--window=1G", "--kfd=/dev/null"];
+    let (status, _, err) = run(program().args(args).arg("--socket-path").arg(&socket));
+    assert_eq!(status.code(), Some(1));
+    assert!(err.contains("--window is for the software GPU"), "{err}");
+    assert!(!socket.exists());
+    let mut running = start(program().arg("--window=1G").arg("--socket-path").arg(&socket), &socket);
+    let frontend = connect(&socket);
+    drop(frontend);
+    assert!(running.end().0.success());
 }
 
 #[test]

@@ -68,7 +68,7 @@ pub use {
     kernel::Kernel,
     qemu::{Accelerator, Emulator},
     release::{Release, Shown},
-    rocm_guest::RocmGuest,
+    rocm_guest::{NO_WINDOW, RocmGuest},
     root::{NOBODY, Root, RootCommand},
     vm::{Config, Output, Run, Vm},
 };

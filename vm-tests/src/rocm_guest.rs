@@ -26,6 +26,7 @@ pub struct RocmGuest {
     vm: Vm,
     daemon: Daemon,
     root: Root,
+    window: bool,
 }
 
 impl RocmGuest {
@@ -56,7 +57,7 @@ impl RocmGuest {
         let library = programs::thunk_dir()?.join("libhsakmt.so.1");
         progress("booting the guest");
         let vm = Vm::boot(&config)?;
-        let mut guest = Self { vm, daemon, root };
+        let mut guest = Self { vm, daemon, root, window: window != NO_WINDOW };
         progress("copying our library into the guest");
         guest.put(&library, &format!("{LIBRARY}/libhsakmt.so.1"))?;
         Ok(guest)
@@ -98,6 +99,11 @@ impl RocmGuest {
     /// As [`Vm::get`].
     pub fn text(&mut self, path: &str) -> Result<String> {
         self.vm.get_text(&Vm::inside(&self.root, path))
+    }
+
+    /// Whether it is in window mode.
+    pub fn has_window(&self) -> bool {
+        self.window
     }
 
     /// The daemon on the host.

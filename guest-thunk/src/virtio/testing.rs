@@ -49,6 +49,9 @@ struct Inbox {
     gone: bool,
 }
 
+/// The `blob_id` of this device's window.
+pub(super) const WINDOW_BLOB: u64 = 5;
+
 struct FakeBlob {
     shared: Arc<Shared>,
     resource: u32,
@@ -147,6 +150,11 @@ impl Device for FakeDevice {
         let mapping = Mapping { fd: Arc::clone(&fd), offset: 0, len: size, writable: true };
         lock(&self.shared.blobs).insert(resource, Arc::new(View::new(&mapping)?));
         Ok(Box::new(FakeBlob { shared: Arc::clone(&self.shared), resource, fd, size }))
+    }
+
+    fn create_host_blob(&self, size: u64, blob_id: u64) -> Result<Box<dyn GuestBlob>, Errno> {
+        // As a driver whose window is full.
+        if blob_id == WINDOW_BLOB { self.create_blob(size) } else { Err(Errno::ENOSPC) }
     }
 
     fn submit(&self, submission: Submission<'_>) -> Result<(), Errno> {
@@ -312,9 +320,12 @@ pub(super) fn encoded(answer: &Answer<'_>) -> Vec<u8> {
 pub(super) fn obliging(request: &Request<'_>) -> Option<Result<Vec<u8>, Errno>> {
     match request.command() {
         Command::Open => Some(Ok(encoded(&Answer::Open(protocol::kfd::FileId(7))))),
-        Command::Close | Command::Alias | Command::Unalias | Command::Doorbells | Command::Cancel => {
-            Some(Ok(Vec::new()))
-        }
+        Command::Close
+        | Command::Alias
+        | Command::Unalias
+        | Command::Doorbells
+        | Command::Cancel
+        | Command::Place => Some(Ok(Vec::new())),
         _ => None,
     }
 }

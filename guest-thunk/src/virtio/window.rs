@@ -132,3 +132,105 @@ impl Window {
         mapping.filter(|mapping| mapping.len == len).ok_or(Errno::EINVAL)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
+
+    use super::super::device::Device;
+    use super::super::testing::{FakeDevice, WINDOW_BLOB, obliging};
+    use super::*;
+
+    const FILE: FileId = FileId(3);
+    const LEN: u64 = 0x3000;
+
+    /// A process with one GPU, and what its worker was asked to place.
+    struct Rig {
+        window: Window,
+        calls: Arc<Calls>,
+        device: Arc<FakeDevice>,
+        placed: Arc<Mutex<Vec<(FileId, u64, u64)>>>,
+        refuses: Arc<AtomicBool>,
+    }
+
+    impl Rig {
+        fn new() -> Self {
+            let (placed, refuses): (Arc<Mutex<Vec<_>>>, Arc<AtomicBool>) = Default::default();
+            let (seen, refused) = (Arc::clone(&placed), Arc::clone(&refuses));
+            let device = FakeDevice::new(Box::new(move |_, request| {
+                if let Request::Place { file, place, .. } = *request {
+                    seen.lock().unwrap().push((file, place.base.get(), place.len.get()));
+                    if refused.load(Ordering::SeqCst) {
+                        return Some(Err(Errno::EBUSY));
+                    }
+                }
+                obliging(request)
+            }));
+            let first = Arc::clone(&device) as Arc<dyn Device>;
+            let calls = Arc::new(Calls::new(first, Duration::from_micros(50)).unwrap());
+            let window = Window::default();
+            window.acquired(FILE, &AcquireVmArgs { drm_fd: 9, gpu_id: 77 });
+            Self { window, calls, device, placed, refuses }
+        }
+
+        fn alloc(&self, handle: u64, offset: u64, flags: AllocFlags) {
+            let (gpu_id, flags, size) = (77, flags.0, LEN);
+            let args = AllocMemoryOfGpuArgs { handle, mmap_offset: offset, gpu_id, flags, size, va_addr: 0 };
+            self.window.allocated(&args);
+        }
+
+        fn map(&self, file: FileId, offset: u64, len: u64) -> Result<Mapping, Errno> {
+            self.window.map(&self.calls, WINDOW_BLOB, file, offset, len)
+        }
+    }
+
+    #[test]
+    fn a_buffer_takes_room_of_the_window_once_and_while_it_lives() {
+        let rig = Rig::new();
+        let before = rig.device.blobs();
+        rig.alloc(1, 0x10000, AllocFlags::VRAM | AllocFlags::PUBLIC);
+        rig.alloc(2, 0x20000, AllocFlags::GTT);
+        assert_eq!(rig.device.blobs(), before, "nobody has mapped it");
+        let first = rig.map(FILE, 0x10000, LEN).unwrap();
+        let again = rig.map(FILE, 0x10000, LEN).unwrap();
+        assert!(Arc::ptr_eq(&first.fd, &again.fd), "the same memory");
+        assert_eq!(rig.map(FILE, 0x20000, LEN).unwrap().len, LEN);
+        assert_eq!(*rig.placed.lock().unwrap(), [(FILE, 0x10000, LEN), (FILE, 0x20000, LEN)]);
+        assert_eq!(rig.device.blobs(), before + 2);
+        assert_eq!(rig.map(FILE, 0x10000, 0x1000).err(), Some(Errno::EINVAL), "a part");
+        let buffer = rig.window.take(1).unwrap();
+        assert_eq!(rig.map(FILE, 0x10000, LEN).err(), Some(Errno::EOPNOTSUPP));
+        rig.window.put_back(1, buffer);
+        assert_eq!(rig.map(FILE, 0x10000, LEN).map(|mapping| mapping.len), Ok(LEN));
+        drop(rig.window.take(1));
+        assert_eq!(rig.device.blobs(), before + 1);
+    }
+
+    #[test]
+    fn what_the_cpu_is_not_to_see_has_none() {
+        let rig = Rig::new();
+        rig.alloc(1, 0x10000, AllocFlags::VRAM);
+        rig.alloc(2, 0x20000, AllocFlags::VRAM | AllocFlags::PUBLIC);
+        for (file, offset) in [(FILE, 0x10000), (FILE, 0x21000), (FileId(4), 0x20000)] {
+            assert_eq!(rig.map(file, offset, LEN).err(), Some(Errno::EOPNOTSUPP), "{file:?} {offset:#x}");
+        }
+        rig.window.closed(FILE);
+        assert_eq!(rig.map(FILE, 0x20000, LEN).err(), Some(Errno::EOPNOTSUPP));
+        assert!(rig.placed.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_full_window_is_no_memory_and_what_is_refused_leaves_nothing() {
+        let rig = Rig::new();
+        let before = rig.device.blobs();
+        rig.alloc(1, 0x10000, AllocFlags::GTT);
+        let full = rig.window.map(&rig.calls, 0, FILE, 0x10000, LEN);
+        assert_eq!(full.err(), Some(Errno::ENOMEM));
+        rig.refuses.store(true, Ordering::SeqCst);
+        assert_eq!(rig.map(FILE, 0x10000, LEN).err(), Some(Errno::EBUSY));
+        assert_eq!(rig.device.blobs(), before);
+        rig.refuses.store(false, Ordering::SeqCst);
+        assert_eq!(rig.map(FILE, 0x10000, LEN).map(|mapping| mapping.len), Ok(LEN));
+    }
+}

@@ -2,7 +2,7 @@
 
 use vm_tests::{Release, Result, RocmGuest, Run, Shown, command, programs, wire::End};
 
-use crate::{AS_SEEN_BY_A_GUEST, LIMIT};
+use crate::{LIMIT, as_seen_by};
 
 /// A line that is left out of the comparison: of which section, which key, and why.
 type LeftOut = (&'static str, &'static str, &'static str);
@@ -63,7 +63,7 @@ struct Both {
 
 fn run(guest: &mut RocmGuest, program: &str) -> Result<Both> {
     let library = programs::thunk_dir()?;
-    let shown = Shown::Profile(AS_SEEN_BY_A_GUEST);
+    let shown = Shown::Profile(as_seen_by(guest));
     let native = Release::thirteen()?.run(shown, &[program], Some(&library))?;
     let output = guest.run(Run::new([program]).timeout(LIMIT))?;
     Ok(Both {

@@ -10,7 +10,7 @@ mod work;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use vm_tests::{Kernel, Result, RocmGuest};
+use vm_tests::{Kernel, NO_WINDOW, Result, RocmGuest};
 
 /// For a program in a guest under TCG on a busy machine.
 const LIMIT: Duration = Duration::from_secs(600);
@@ -19,19 +19,30 @@ const GONE: Duration = Duration::from_secs(20);
 
 /// The GPU of the guests.
 const GPU: &str = "soft:mi210";
-/// What a guest in guest-memory mode has of it: the native machine that it is compared with.
-const AS_SEEN_BY_A_GUEST: &str = "mi210-private";
+/// The window of guests that have one.
+const WINDOW: &str = "4G";
+
+/// What a guest has of the GPU: the native machine that it is compared with.
+fn as_seen_by(guest: &RocmGuest) -> &'static str {
+    if guest.has_window() { "mi210" } else { "mi210-private" }
+}
 
 #[test]
 fn rocm_works_in_a_guest_with_linux_6_12() -> Result<()> {
-    everything(Kernel::stock()?)
+    everything(Kernel::stock()?, NO_WINDOW)
+}
+
+/// In window mode the same is true, and the GPU's memory is not private.
+#[test]
+fn rocm_works_in_a_guest_with_a_window() -> Result<()> {
+    everything(Kernel::stock()?, WINDOW)
 }
 
 /// The long form: under TCG on two cores a guest takes some minutes.
 #[test]
 #[ignore = "the long form, scripts/test --full"]
 fn rocm_works_in_a_guest_with_linux_7() -> Result<()> {
-    everything(Kernel::newest_7()?)
+    everything(Kernel::newest_7()?, NO_WINDOW)
 }
 
 /// Two guests and two daemons, each with its own kernel: they share nothing but the host's processors.
@@ -76,13 +87,13 @@ const STEPS: [Step; 9] = [
     ("afterwards", work::copies_barriers_and_waits_are_right),
 ];
 
-fn everything(kernel: Kernel) -> Result<()> {
+fn everything(kernel: Kernel, window: &str) -> Result<()> {
     let release = kernel.release().to_owned();
     let start = Instant::now();
     let say = |what: &str, start: Instant| {
         println!("{release}: {:6.1} s  {what}", start.elapsed().as_secs_f64());
     };
-    let mut guest = RocmGuest::boot(kernel, GPU, |_| ())?;
+    let mut guest = RocmGuest::boot_with(kernel, GPU, window, |_| ())?;
     say("boot", start);
     for (name, step) in STEPS {
         let start = Instant::now();
