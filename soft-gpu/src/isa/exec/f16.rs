@@ -84,13 +84,12 @@ impl F16 {
         let sum = product + c;
         let back = sum - product;
         let error = (product - (sum - back)) + (c - back);
-        let odd = if error != 0.0 && error.is_finite() && sum.is_finite() && sum.to_bits() & 1 == 0 {
-            // To odd: the neighbour on the side of the error, whose last bit is one.
-            let away = (error > 0.0) == (sum > 0.0);
-            f64::from_bits(if away { sum.to_bits() + 1 } else { sum.to_bits() - 1 })
-        } else {
-            sum
-        };
+        // To odd: the neighbour on the side of the error, whose last bit is one.
+        let bits = sum.to_bits();
+        let away = (error > 0.0) == (sum > 0.0);
+        let neighbour = if away { bits.wrapping_add(1) } else { bits.wrapping_sub(1) };
+        let inexact = (error != 0.0) & error.is_finite() & sum.is_finite() & (bits & 1 == 0);
+        let odd = f64::from_bits(if inexact { neighbour } else { bits });
         Self::from_f64(odd)
     }
 }
@@ -100,9 +99,92 @@ impl F16 {
 #[inline(always)]
 fn to_odd(value: f64) -> f32 {
     let near = value as f32;
-    if f64::from(near) == value || !value.is_finite() {
-        return near;
+    let (bits, back) = (near.to_bits(), f64::from(near));
+    let exact = (back == value) | !value.is_finite();
+    let toward_zero = if back.abs() > value.abs() { bits.wrapping_sub(1) } else { bits };
+    f32::from_bits(if exact { bits } else { toward_zero | 1 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 2^-48, in which all halves and products of two are whole numbers.
+    const UNIT: i128 = 1 << 48;
+
+    /// A finite half's number of units, from the definition of binary16.
+    fn units(bits: u16) -> i128 {
+        let (exponent, mantissa) = (i128::from(bits >> 10 & 0x1f), i128::from(bits & 0x3ff));
+        // Denormals are mantissa * 2^-24, others (1024 + mantissa) * 2^(exponent - 25).
+        let magnitude = match exponent {
+            0 => mantissa * (UNIT >> 24),
+            _ => ((1024 + mantissa) * (UNIT >> 25)) << exponent,
+        };
+        if bits & 0x8000 != 0 { -magnitude } else { magnitude }
     }
-    let bits = if f64::from(near).abs() > value.abs() { near.to_bits() - 1 } else { near.to_bits() };
-    f32::from_bits(bits | 1)
+
+    /// The half nearest to so many units, by looking between which two it lies; an even one of two as near.
+    fn nearest(exact: i128, sign: u16) -> u16 {
+        let magnitude = exact.abs();
+        let (mut low, mut high) = (0u16, 0x7c00u16);
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            if units(middle) <= magnitude { low = middle } else { high = middle }
+        }
+        // (For the largest half the next one would be 2^16.)
+        let twice = units(low) + if low == 0x7bff { 65_536 * UNIT } else { units(low + 1) };
+        let up = 2 * magnitude > twice || (2 * magnitude == twice && low & 1 != 0);
+        sign | (low + u16::from(up))
+    }
+
+    #[test]
+    fn every_half_is_its_f32_and_back() {
+        for bits in 0..=u16::MAX {
+            let value = F16(bits).to_f32();
+            if bits & 0x7fff > 0x7c00 {
+                assert!(value.is_nan());
+                assert_eq!(F16::from_f32(value).0, bits | 0x200, "quiet");
+                continue;
+            }
+            if bits & 0x7fff == 0x7c00 {
+                assert!(value.is_infinite());
+            } else {
+                assert_eq!(f64::from(value) * UNIT as f64, units(bits) as f64, "{bits:x}");
+            }
+            assert_eq!([F16::from_f32(value).0, F16::from_f32_toward_zero(value).0], [bits; 2]);
+        }
+    }
+
+    #[test]
+    fn what_lies_between_halves_goes_to_the_nearest() {
+        for low in 0..0x7c00u16 {
+            let next = if low == 0x7bff { 65_536.0 } else { F16(low + 1).to_f32() };
+            // (Exact: halves have 11 bits.)
+            let middle = (F16(low).to_f32() + next) / 2.0;
+            let (below, above) = (f32::from_bits(middle.to_bits() - 1), f32::from_bits(middle.to_bits() + 1));
+            let got = [below, middle, above].map(|value| F16::from_f32(value).0);
+            assert_eq!(got, [low, low + (low & 1), low + 1], "{low:x}");
+            let truncated = [below, middle, above].map(|value| F16::from_f32_toward_zero(-value).0);
+            assert_eq!(truncated, [low | 0x8000; 3], "{low:x}");
+        }
+    }
+
+    #[test]
+    fn fused_multiply_add_rounds_once() {
+        let mut state = 1u64;
+        let mut random = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let bits = (state >> 40) as u16;
+            if bits & 0x7c00 == 0x7c00 { bits & 0x83ff } else { bits }
+        };
+        for _ in 0..200_000 {
+            let [a, b, c] = [random(), random(), random()];
+            // Products are in units of 2^-48: the two have 2^-24 each.
+            let exact = (units(a) >> 24) * (units(b) >> 24) + units(c);
+            if exact != 0 {
+                let want = nearest(exact, if exact < 0 { 0x8000 } else { 0 });
+                assert_eq!(F16::fma(F16(a), F16(b), F16(c)).0, want, "{a:x} {b:x} {c:x}");
+            }
+        }
+    }
 }

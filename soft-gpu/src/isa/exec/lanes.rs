@@ -175,7 +175,15 @@ fn scalar_32(wave: &Wave, src: Src, literal: u32, kind: Kind) -> u32 {
 /// The same for all lanes.
 #[inline(never)]
 fn splat_32<'a>(wave: &Wave, src: Src, literal: u32, kind: Kind, buf: &'a mut Buffer<u32>) -> &'a Row {
-    buf.insert([scalar_32(wave, src, literal, kind); LANES])
+    let value = scalar_32(wave, src, literal, kind);
+    // (With the stores as wide as the loads that follow, which then need not wait.)
+    let buf = buf.insert([0; LANES]);
+    widely(
+        wave.wide,
+        #[inline(always)]
+        || buf.fill(value),
+    );
+    buf
 }
 
 /// An operand of 64 bits.
@@ -200,7 +208,11 @@ fn source_64(wave: &Wave, src: Src, literal: u32, kind: Kind, buf: &mut [u64; LA
         (Kind::F64, 255) => u64::from(literal) << 32,
         _ => wave.scalar64(src, literal),
     };
-    *buf = [value; LANES];
+    widely(
+        wave.wide,
+        #[inline(always)]
+        || buf.fill(value),
+    );
 }
 
 /// Writes the lanes of `mask` to two registers.
@@ -229,14 +241,44 @@ fn write_row_plain(wave: &mut Wave, dst: Src, plus: usize, mask: u64, values: &R
         *row = *values;
         return;
     }
+    let chosen = spread_mask(mask);
+    for lane in 0..LANES {
+        row[lane] = values[lane] & chosen[lane] | row[lane] & !chosen[lane];
+    }
+}
+
+/// All bits of the lanes of `mask`. (Choosing by bits is done for many lanes at once.)
+#[inline(always)]
+pub(super) fn spread_mask(mask: u64) -> Row {
+    let mut lanes = [0; LANES];
     for (first, bits) in halves(mask) {
         for at in 0..32 {
-            let lane = first + at;
-            // By bits: a choice would become one of addresses, and that lane by lane.
-            let chosen = 0u32.wrapping_sub(bits >> at & 1);
-            row[lane] = values[lane] & chosen | row[lane] & !chosen;
+            lanes[first + at] = 0u32.wrapping_sub(bits >> at & 1);
         }
     }
+    lanes
+}
+
+/// The bit of each lane in the low and in the high word of a mask.
+const LANE_BITS: [Row; 2] = {
+    let mut bits = [[0; LANES]; 2];
+    let mut lane = 0;
+    while lane < LANES {
+        bits[lane / 32][lane] = 1 << (lane % 32);
+        lane += 1;
+    }
+    bits
+};
+
+/// The mask of the lanes that have all bits; the others have none.
+#[inline(always)]
+fn gather_mask(lanes: &Row) -> u64 {
+    let [mut low, mut high] = [0; 2];
+    for lane in 0..LANES {
+        low |= lanes[lane] & LANE_BITS[0][lane];
+        high |= lanes[lane] & LANE_BITS[1][lane];
+    }
+    join([low, high])
 }
 
 /// Writes the lanes of `mask` to a register.
@@ -547,15 +589,12 @@ macro_rules! map {
                 return $modified(wave, inst, f);
             }
             with_avx2(wave.wide, #[inline(always)] || {
-                let mut out = [D::Bits::default(); LANES];
-                {
+                let out: [D::Bits; LANES] = {
                     $(let mut buf = None;
                     let operand: fn(&Inst) -> (usize, Src) = $operand;
                     let $s = $T::Bits::plain_source(wave, inst, operand(inst).1, $T::KIND, &mut buf);)*
-                    for lane in 0..LANES {
-                        out[lane] = f($($T::from_bits($s[lane])),*).into_bits();
-                    }
-                }
+                    std::array::from_fn(#[inline(always)] |lane| f($($T::from_bits($s[lane])),*).into_bits())
+                };
                 let mask = wave.exec();
                 D::Bits::write_plain(wave, inst.dst, mask, &out);
             });
@@ -589,25 +628,19 @@ map!(accumulate, modified_accumulate, A a = |i| (0, i.src[0]), B b = |i| (1, i.s
 /// Compares lane by lane; inactive lanes are 0.
 #[inline(always)]
 pub(super) fn compare<A: Source, B: Source>(wave: &mut Wave, inst: &Inst, f: impl Fn(A, B) -> bool) {
-    let mut masks = [0u32; 2];
-    widely(
+    let mask = widely(
         wave.wide,
         #[inline(always)]
         || {
             let (mut x, mut y) = (None, None);
             let (a, b) = (source::<A>(wave, inst, 0, &mut x), source::<B>(wave, inst, 1, &mut y));
-            for (mask, first) in masks.iter_mut().zip([0, 32]) {
-                // (In a variable of its own, so that the compiler sees that nothing else has it.)
-                let mut word = 0;
-                for at in 0..32 {
-                    let hit = f(A::from_bits(a[first + at]), B::from_bits(b[first + at]));
-                    word |= u32::from(hit) << at;
-                }
-                *mask = word;
-            }
+            let hits: Row = std::array::from_fn(
+                #[inline(always)]
+                |lane| 0u32.wrapping_sub(u32::from(f(A::from_bits(a[lane]), B::from_bits(b[lane])))),
+            );
+            gather_mask(&hits)
         },
-    );
-    let mask = join(masks) & wave.exec();
+    ) & wave.exec();
     wave.set_s64(usize::from(inst.sdst.0), mask);
     if inst.op.is(flag::CMPX) {
         wave.set_exec(mask);

@@ -66,15 +66,11 @@ fn select(w: &mut Wave, i: &Inst, _: &mut Env<'_>) -> Result<Flow, Trap> {
             let selected = |w: &Wave| {
                 let (mut x, mut y) = (None, None);
                 let (a, b) = (source::<u32>(w, i, 0, &mut x), source::<u32>(w, i, 1, &mut y));
-                let mut out = *a;
-                for (first, bits) in lanes::halves(mask) {
-                    for at in 0..32 {
-                        let lane = first + at;
-                        let chosen = 0u32.wrapping_sub(bits >> at & 1);
-                        out[lane] = b[lane] & chosen | out[lane] & !chosen;
-                    }
-                }
-                out
+                let chosen = lanes::spread_mask(mask);
+                std::array::from_fn(
+                    #[inline(always)]
+                    |lane| b[lane] & chosen[lane] | a[lane] & !chosen[lane],
+                )
             };
             let out = selected(w);
             result_32::<u32>(w, i, out);
