@@ -71,6 +71,12 @@ fn poke(shmem: &Shmem, offset: u64, bytes: &[u8]) {
     shmem.seen().arena.as_ref().expect("it was mapped").write_all_at(bytes, offset).expect("in the arena");
 }
 
+/// Blocks of the host's memory that the arena has.
+fn kept(shmem: &Shmem) -> u64 {
+    use std::os::unix::fs::MetadataExt as _;
+    shmem.seen().arena.as_ref().expect("it was mapped").metadata().expect("a file").blocks()
+}
+
 /// The window as the VMM has mapped it: it tells the device of it as of memory.
 fn mapped(shmem: &Shmem) -> GuestMemoryMmap<()> {
     let arena = shmem.seen().arena.as_ref().expect("it was mapped").try_clone().expect("a descriptor");
@@ -107,6 +113,7 @@ fn a_thousand_blobs_are_one_mapping_which_goes_with_the_last() {
         piece.backing.file().set_len(0).expect_err("nobody makes it shorter");
     }
     assert_eq!(&peek(&shmem, 7 * 0x2000 + 5), b"host");
+    assert_ne!(kept(&shmem), 0);
     for id in 2..=1200 {
         unmake(&mut vm, id);
     }
@@ -114,6 +121,7 @@ fn a_thousand_blobs_are_one_mapping_which_goes_with_the_last() {
     unmake(&mut vm, 1);
     assert_eq!(shmem.seen().asked, [Asked::Map, Asked::Unmap], "before UNREF was answered");
     assert_eq!(vm.device.ledger().in_use(), (0, 0));
+    assert_eq!(kept(&shmem), 0, "the host has its memory back");
     make(&mut vm, 1, 0x2000, 0);
     assert_eq!(shmem.seen().asked, [Asked::Map, Asked::Unmap, Asked::Map]);
 }
