@@ -180,14 +180,18 @@ impl Drop for Qemu {
 }
 
 fn arguments(command: &mut Command, config: &Config, initramfs: &File, agent: &UnixStream) {
-    command.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-machine", "q35"]);
+    command.args(["-nodefaults", "-no-user-config", "-display", "none", "-machine", "q35"]);
     command.args(config.accelerator.arguments());
     command.arg("-m").arg(format!("{}M", config.memory_mib)).arg("-smp").arg(config.cpus.to_string());
     command.arg("-kernel").arg(config.kernel.image());
     // By number: a memfd has no name that QEMU could open, but its descriptor has.
     command.arg("-initrd").arg(format!("/proc/self/fd/{}", initramfs.as_raw_fd()));
-    // A panic ends QEMU at once, by -no-reboot.
-    command.arg("-append").arg(format!("console=ttyS0 panic=-1 {}", config.kernel_arguments));
+    // A panic ends QEMU at once, by -no-reboot; where reboots are wanted the guest stands still.
+    let panic = if config.reboots { 0 } else { -1 };
+    if !config.reboots {
+        command.arg("-no-reboot");
+    }
+    command.arg("-append").arg(format!("console=ttyS0 panic={panic} {}", config.kernel_arguments));
     command.args(["-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console"]);
     command.args(["-device", "virtio-serial-pci"]);
     command.arg("-chardev").arg(format!("socket,id=agent,fd={}", agent.as_raw_fd()));

@@ -53,14 +53,37 @@ impl RocmGuest {
         let root = Root::trixie()?;
         let mut config = Config::stock()?.memory_mib(MEMORY_MIB).vhost_user_gpu(&daemon.socket())?;
         config.kernel = kernel;
-        let config = config.root(&root)?.carry_module("amdgpu");
-        let library = programs::thunk_dir()?.join("libhsakmt.so.1");
+        let config = config.root(&root)?.carry_module("amdgpu").reboots();
+        programs::thunk_dir()?;
         progress("booting the guest");
         let vm = Vm::boot(&config)?;
         let mut guest = Self { vm, daemon, root, window: window != NO_WINDOW };
         progress("copying our library into the guest");
-        guest.put(&library, &format!("{LIBRARY}/libhsakmt.so.1"))?;
+        guest.put_library()?;
         Ok(guest)
+    }
+
+    /// See [`Vm::reboot`].
+    ///
+    /// # Errors
+    /// As that.
+    pub fn reboot(&mut self) -> Result<()> {
+        self.vm.reboot()?;
+        self.put_library()
+    }
+
+    /// See [`Vm::reset`].
+    ///
+    /// # Errors
+    /// As that.
+    pub fn reset(&mut self) -> Result<()> {
+        self.vm.reset()?;
+        self.put_library()
+    }
+
+    fn put_library(&mut self) -> Result<()> {
+        let library = programs::thunk_dir()?.join("libhsakmt.so.1");
+        self.put(&library, &format!("{LIBRARY}/libhsakmt.so.1"))
     }
 
     /// Gives rocminfo what it looks for, and no other program: the module amdgpu, whose loading takes most of a minute

@@ -45,6 +45,7 @@ pub struct Config {
     pub cpus: u32,
     /// From the start of QEMU to the agent's first word.
     pub boot_timeout: Duration,
+    pub(crate) reboots: bool,
     pub(crate) disks: Vec<Disk>,
     roots: Vec<String>,
     contents: Contents,
@@ -65,6 +66,7 @@ impl Config {
             memory_mib: 1024,
             cpus: 2,
             boot_timeout: Duration::from_secs(300),
+            reboots: false,
             disks: Vec::new(),
             roots: Vec::new(),
             contents: Contents::default(),
@@ -144,6 +146,12 @@ impl Config {
         ];
         self.qemu_arguments.extend(more.into_iter().flatten().map(str::to_owned));
         Ok(self.module("virtio_gpu"))
+    }
+
+    /// Lets the guest reboot ([`Vm::reboot`], [`Vm::reset`]), which ends others.
+    pub fn reboots(mut self) -> Self {
+        self.reboots = true;
+        self
     }
 
     /// Sets the memory, in MiB.
@@ -229,7 +237,7 @@ impl Output {
 pub struct Vm {
     channel: UnixStream,
     qemu: Qemu,
-    kernel: Kernel,
+    config: Config,
 }
 
 impl Vm {
@@ -241,18 +249,47 @@ impl Vm {
     pub fn boot(config: &Config) -> Result<Self> {
         let initramfs = initramfs::build(&config.kernel, &config.contents)?;
         let (qemu, channel) = Qemu::start(config, initramfs)?;
-        let mut vm = Self { channel, qemu, kernel: config.kernel.clone() };
-        match vm.receive(config.boot_timeout, "boot")?.0 {
-            Reply::Hello { version: wire::VERSION, kernel } => log::info!("the guest runs Linux {kernel}"),
-            other => return Err(vm.failed(format!("The guest's agent began with {other:?}"))),
-        }
-        for module in config.contents.modules_of(&config.kernel)? {
-            vm.modprobe(module)?;
-        }
-        for root in &config.roots {
-            vm.mount_root(root)?;
-        }
+        let mut vm = Self { channel, qemu, config: config.clone() };
+        vm.come_up()?;
         Ok(vm)
+    }
+
+    /// Waits for the agent's first word, loads modules and mounts roots.
+    fn come_up(&mut self) -> Result<()> {
+        match self.receive(self.config.boot_timeout, "boot")?.0 {
+            Reply::Hello { version: wire::VERSION, kernel } => log::info!("the guest runs Linux {kernel}"),
+            other => return Err(self.failed(format!("The guest's agent began with {other:?}"))),
+        }
+        let config = self.config.clone();
+        for module in config.contents.modules_of(&config.kernel)? {
+            self.modprobe(module)?;
+        }
+        config.roots.iter().try_for_each(|root| self.mount_root(root))
+    }
+
+    /// Reboots a guest of [`Config::reboots`] with whatever runs on it: its kernel shuts its devices down. What was put into it is
+    /// gone.
+    ///
+    /// # Errors
+    /// As [`Vm::boot`].
+    pub fn reboot(&mut self) -> Result<()> {
+        self.begin_again(&Request::Reboot, b"")
+    }
+
+    /// Resets the machine of a guest of [`Config::reboots`] in the middle of its work: no driver is told.
+    ///
+    /// # Errors
+    /// As [`Vm::boot`].
+    pub fn reset(&mut self) -> Result<()> {
+        let path = "/proc/sysrq-trigger".to_owned();
+        self.begin_again(&Request::Put { path, mode: 0o200 }, b"b")
+    }
+
+    /// A request that ends the agent, and its beginning.
+    fn begin_again(&mut self, request: &Request, body: &[u8]) -> Result<()> {
+        let sent = write_frame(&mut self.channel, request, body);
+        sent.map_err(|error| self.failed(format!("Failed to tell the guest to begin again: {error}")))?;
+        self.come_up()
     }
 
     /// Runs a program with default settings; see [`Run`].
@@ -289,7 +326,7 @@ impl Vm {
     /// # Errors
     /// If the guest's kernel refuses it.
     pub fn modprobe(&mut self, module: &str) -> Result<()> {
-        for file in self.kernel.load_order(module)? {
+        for file in self.config.kernel.load_order(module)? {
             let request = Request::LoadModule { path: guest_module(&file), parameters: String::new() };
             self.ask(&request, b"", LOADING)?;
         }

@@ -62,6 +62,8 @@ pub enum Request {
     },
     /// Switch the guest off. There is no reply: the channel closes.
     PowerOff,
+    /// Reboot the guest. There is no reply: the next frame is the agent's first again.
+    Reboot,
 }
 
 /// What a [`Request::Mount`] mounts.

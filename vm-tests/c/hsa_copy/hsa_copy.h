@@ -6,6 +6,9 @@
 /* Time-outs only end a run that hangs: the HSA clock ticks once a nanosecond. */
 #define TICKS_TO_WAIT 120000000000ull
 
+/* What `writes` writes into each byte. */
+#define WRITTEN 0x5a
+
 struct machine {
 	hsa_agent_t cpu;
 	/* One GPU twice where there is no second. */
@@ -54,6 +57,8 @@ void stress(const struct machine *, int seconds, int threads);
 void many_waits(int threads);
 /* Copies and barriers without end, and a thread that sleeps in a wait that nobody ends. */
 void endless(const struct machine *);
+/* The GPU writes to host memory without end. */
+void writes(const struct machine *);
 
 double seconds_now(void);
 /* CPU time of the calling thread. */

@@ -1,6 +1,7 @@
 /* Many threads for some time, and work without end. */
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "hsa_copy.h"
 
@@ -91,4 +92,34 @@ void endless(const struct machine *machine)
 	printf("running\n");
 	for (;;)
 		copy_and_check(&copier, 1 << 20, (struct place){ 1, 2, 3, 4 }, true);
+}
+
+/* Some of these copies are always under way: all together take the engine longer than a signal travels. */
+#define TARGETS 8
+#define TARGET_BYTES (32 << 20)
+
+void writes(const struct machine *machine)
+{
+	uint8_t *targets[TARGETS], *source = allocate(machine->gpu_pool, TARGET_BYTES, NULL, 0);
+	hsa_signal_t done[TARGETS];
+
+	for (int i = 0; i < TARGETS; i++) {
+		targets[i] = allocate(machine->cpu_pool, TARGET_BYTES, &machine->gpu, 1);
+		need(hsa_signal_create(0, 0, NULL, &done[i]), "a signal");
+	}
+	memset(targets[0], WRITTEN, TARGET_BYTES);
+	hsa_signal_store_relaxed(done[0], 1);
+	need(hsa_amd_memory_async_copy(source, machine->gpu, targets[0], machine->cpu, TARGET_BYTES, 0, NULL, done[0]),
+	     "a copy");
+	for (unsigned long count = 0;; count++) {
+		int i = count % TARGETS;
+
+		if (sleep_until_done(done[i]) != 0)
+			fail("a copy does not complete");
+		if (count == 2 * TARGETS)
+			printf("running\n");
+		hsa_signal_store_relaxed(done[i], 1);
+		need(hsa_amd_memory_async_copy(targets[i], machine->cpu, source, machine->gpu, TARGET_BYTES, 0, NULL, done[i]),
+		     "a copy");
+	}
 }

@@ -4,6 +4,7 @@
  *   hsa_copy stress SECONDS THREADS     threads that allocate, copy, wait and free
  *   hsa_copy waits THREADS              as many threads asleep, woken in random order
  *   hsa_copy endless                    copies without end, until it is killed
+ *   hsa_copy writes                     the GPU writes 256 MiB of host memory without end, until it is killed
  *
  * It exits with 0 only if every byte and every signal was right, and says otherwise what was not. */
 #include <dlfcn.h>
@@ -182,6 +183,8 @@ int main(int argc, char **argv)
 		many_waits(atoi(argv[2]));
 	else if (argc == 2 && !strcmp(what, "endless"))
 		endless(&machine);
+	else if (argc == 2 && !strcmp(what, "writes"))
+		writes(&machine);
 	else
 		fail("the arguments: see the top of main.c");
 	need(hsa_shut_down(), "hsa_shut_down");

@@ -45,7 +45,10 @@ static void together(struct ring *ring, const char *kind, char *mem, size_t size
     snprintf(id, sizeof(id), "increment.%s.register", kind);
     check_status(id, hsaKmtRegisterMemory(mem, size));
     snprintf(id, sizeof(id), "increment.%s.map", kind);
-    check_status(id, hsaKmtMapMemoryToGPU(mem, size, &gpu_address));
+    const HSAKMT_STATUS mapped = hsaKmtMapMemoryToGPU(mem, size, &gpu_address);
+    check_status(id, mapped);
+    if (mapped != HSAKMT_STATUS_SUCCESS)
+        return;
     started = false;
     pthread_create(&thread, NULL, cpu_increments, (void *)counter);
     started = true;

@@ -7,7 +7,8 @@
 
 #define PAGE 4096u
 #define MANY 64
-#define ROUNDS 200
+/* Save areas of more bytes, all together, than the guests of the tests have memory. */
+#define ROUNDS 64
 
 /* Creates an AQL queue on a ring of its own pointers and destroys it again. */
 static HSAKMT_STATUS try_queue(HSA_QUEUE_TYPE type, unsigned percent, HSA_QUEUE_PRIORITY priority, void *ring,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use vm_tests::{Result, RocmGuest, Run, programs};
 
-use crate::work::{HSA_COPY, hsa_copy};
+use crate::work::{HSA_COPY, hsa_copy, sleepers_are_woken};
 use crate::{GONE, LIMIT};
 
 /// How soon a program must learn that its device is lost (design: 1 s), as this program measures it on a busy machine.
@@ -18,8 +18,17 @@ const STARTED: &str = "program=$0; word=$1; shift; $program \"$@\" >/tmp/at-work
 
 /// A program that copies without end while one of its threads sleeps in a wait and its queue has work.
 fn start_endless(guest: &mut RocmGuest) -> Result<()> {
+    start(guest, "endless")
+}
+
+/// A program for whom the GPU writes into 256 MiB of the guest's memory without end.
+fn start_writes(guest: &mut RocmGuest) -> Result<()> {
+    start(guest, "writes")
+}
+
+fn start(guest: &mut RocmGuest, what: &str) -> Result<()> {
     hsa_copy(guest)?;
-    guest.run(Run::new(["sh", "-c", STARTED, HSA_COPY, "running", "endless"]).timeout(LIMIT))?.success()?;
+    guest.run(Run::new(["sh", "-c", STARTED, HSA_COPY, "running", what]).timeout(LIMIT))?.success()?;
     guest.daemon().wait_for_workers(1, GONE)
 }
 
@@ -40,6 +49,42 @@ pub fn an_aborted_program_leaves_nothing(guest: &mut RocmGuest) -> Result<()> {
     start_endless(guest)?;
     send(guest, "ABRT")?;
     guest.daemon().wait_for_workers(0, GONE)
+}
+
+/// MiB of the 256 that are written to, which must come to the next owner while that watches.
+const TAKEN_MIB: u64 = 200;
+
+/// The pages of a program that is killed while the GPU writes to them belong to who takes them, and nobody else writes there.
+pub fn memory_of_a_killed_program_is_its_next_owners(guest: &mut RocmGuest) -> Result<()> {
+    let taker = guest.program(&programs::compile_c("taken_pages.c", &[])?)?;
+    for _ in 0..2 {
+        start_writes(guest)?;
+        let script = "exec $0 $(cat /tmp/at-work.pid)";
+        let output = guest.run(Run::new(["sh", "-c", script, &taker]).timeout(LIMIT))?.success()?;
+        let after = output.lines().find_map(|line| line.split_once(" MiB taken after"));
+        let taken: u64 = after.and_then(|(taken, _)| taken.parse().ok()).unwrap_or_default();
+        assert!(taken >= TAKEN_MIB, "{output}");
+        guest.daemon().wait_for_workers(0, GONE)?;
+    }
+    Ok(())
+}
+
+/// The kernel shuts its devices down while the GPU writes. When the guest is up again nothing on the host is left of before.
+pub fn a_reboot_at_work_leaves_nothing(guest: &mut RocmGuest) -> Result<()> {
+    start_writes(guest)?;
+    guest.reboot()?;
+    let left = guest.daemon().workers()?;
+    assert!(left.is_empty(), "{left:?} are there although the guest uses its memory again");
+    sleepers_are_woken(guest)
+}
+
+/// The same where no driver is told, and the machine alone resets the device.
+pub fn a_hard_reset_at_work_leaves_nothing(guest: &mut RocmGuest) -> Result<()> {
+    start_writes(guest)?;
+    guest.reset()?;
+    let left = guest.daemon().workers()?;
+    assert!(left.is_empty(), "{left:?} are there although the guest uses its memory again");
+    sleepers_are_woken(guest)
 }
 
 /// Of two programs the one whose worker is killed has lost its device, in a call and in a wait, and the other goes on.

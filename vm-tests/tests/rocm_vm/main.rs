@@ -45,45 +45,48 @@ fn rocm_works_in_a_guest_with_linux_7() -> Result<()> {
     everything(Kernel::newest_7()?, NO_WINDOW)
 }
 
-/// Two guests and two daemons, each with its own kernel: they share nothing but the host's processors.
+/// Two guests and two daemons, each with its own kernel: they share nothing but the host's processors. One is reset at work, of which
+/// the other sees nothing.
 #[test]
 #[ignore = "the long form, scripts/test --full"]
 fn two_guests_work_at_once() -> Result<()> {
     let guests = [Kernel::stock()?, Kernel::newest_7()?].map(|kernel| RocmGuest::boot(kernel, GPU, |_| ()));
     thread::scope(|scope| {
-        let working = guests.map(|guest| {
-            scope.spawn(|| {
+        let working = guests.into_iter().enumerate().map(|(number, guest)| {
+            scope.spawn(move || {
                 let mut guest = guest?;
+                work::four_threads_get_what_they_wrote(&mut guest)?;
+                if number == 0 {
+                    deaths::a_hard_reset_at_work_leaves_nothing(&mut guest)?;
+                }
                 work::four_threads_get_what_they_wrote(&mut guest)?;
                 guest.power_off()
             })
         });
+        // All are started before the first is waited for.
+        let working: Vec<_> = working.collect();
         working.into_iter().try_for_each(|guest| guest.join().expect("no panic"))
     })
-}
-
-/// The whole C program of the thunk's values, with a table of what differs in a guest.
-#[test]
-#[ignore = "unfinished: guest.deviations has no rows from the program's queues part on"]
-fn libhsakmt_answers_as_natively() -> Result<()> {
-    let mut guest = RocmGuest::boot(Kernel::stock()?, GPU, |_| ())?;
-    thunk::libhsakmt_answers_as_natively(&mut guest)?;
-    guest.power_off()
 }
 
 /// What is asked of a guest, by name.
 type Step = (&'static str, fn(&mut RocmGuest) -> Result<()>);
 
 /// The guest is fit for the next one after each of them.
-const STEPS: [Step; 9] = [
+const STEPS: [Step; 14] = [
     ("rocminfo as native", listings::rocminfo_prints_what_it_prints_natively),
     ("clinfo as native", listings::clinfo_prints_what_it_prints_natively),
     ("every byte of hsa_copy", work::copies_barriers_and_waits_are_right),
+    ("libhsakmt as native", thunk::libhsakmt_answers_as_natively),
+    ("the virtio names too", thunk::its_virtio_names_answer_the_same),
     ("200 threads on 200 signals", work::two_hundred_threads_wait_for_two_hundred_signals),
     ("8 processes of 4 threads", work::eight_processes_of_four_threads_get_what_they_wrote),
     ("a program ends in a wait", deaths::a_killed_program_leaves_nothing),
     ("a program aborts", deaths::an_aborted_program_leaves_nothing),
+    ("its pages are others'", deaths::memory_of_a_killed_program_is_its_next_owners),
     ("a worker ends", deaths::a_killed_worker_is_a_lost_device),
+    ("reboot at work", deaths::a_reboot_at_work_leaves_nothing),
+    ("reset at work", deaths::a_hard_reset_at_work_leaves_nothing),
     ("afterwards", work::copies_barriers_and_waits_are_right),
 ];
 

@@ -37,6 +37,11 @@ pub fn two_hundred_threads_wait_for_two_hundred_signals(guest: &mut RocmGuest) -
     Ok(())
 }
 
+/// A short look whether the GPU works.
+pub fn sleepers_are_woken(guest: &mut RocmGuest) -> Result<()> {
+    all_right(guest, &["waits", "16"]).map(drop)
+}
+
 pub fn four_threads_get_what_they_wrote(guest: &mut RocmGuest) -> Result<()> {
     let output = all_right(guest, &["stress", "10", "4"])?;
     assert!(output.contains("stress: 4 threads"), "{output}");

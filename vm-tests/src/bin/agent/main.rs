@@ -13,6 +13,7 @@ use std::{
     path::Path,
 };
 
+use rustix::system::RebootCommand;
 use vm_tests::wire::{Reply, Request, VERSION, read_frame, write_frame};
 
 fn main() -> io::Result<()> {
@@ -47,7 +48,8 @@ fn answer(request: Request, body: Vec<u8>) -> io::Result<(Reply, Vec<u8>)> {
             let mounted = system::mount(&source, &target, &fstype, read_only, &options);
             named(&target, mounted).map(|()| (Reply::Done, Vec::new()))
         }
-        Request::PowerOff => system::power_off().map(|()| (Reply::Done, Vec::new())),
+        Request::PowerOff => system::end(RebootCommand::PowerOff).map(|()| (Reply::Done, Vec::new())),
+        Request::Reboot => system::end(RebootCommand::Restart).map(|()| (Reply::Done, Vec::new())),
     }
 }
 

@@ -69,10 +69,10 @@ pub fn open_port() -> io::Result<File> {
     File::options().read(true).write(true).open(device)
 }
 
-/// Switches the machine off; returns only if that fails.
-pub fn power_off() -> io::Result<()> {
+/// Switches the machine off or reboots it, with whatever runs on it; returns only if that fails.
+pub fn end(how: RebootCommand) -> io::Result<()> {
     rustix::fs::sync();
-    Ok(reboot(RebootCommand::PowerOff)?)
+    Ok(reboot(how)?)
 }
 
 fn disk(serial: &str) -> Option<PathBuf> {

@@ -1,0 +1,64 @@
+/* Renames the functions of libhsakmt that a virtual machine's transport has names of its own for: a program that includes this
+ * before anything else calls vhsaKmt*. They lead to the same functions, over virtio only. */
+#ifndef VIRTIO_NAMES_H
+#define VIRTIO_NAMES_H
+
+#define hsaKmtOpenKFD vhsaKmtOpenKFD
+#define hsaKmtCloseKFD vhsaKmtCloseKFD
+#define hsaKmtAllocMemory vhsaKmtAllocMemory
+#define hsaKmtAllocMemoryAlign vhsaKmtAllocMemoryAlign
+#define hsaKmtFreeMemory vhsaKmtFreeMemory
+#define hsaKmtMapMemoryToGPUNodes vhsaKmtMapMemoryToGPUNodes
+#define hsaKmtUnmapMemoryToGPU vhsaKmtUnmapMemoryToGPU
+#define hsaKmtAvailableMemory vhsaKmtAvailableMemory
+#define hsaKmtMapMemoryToGPU vhsaKmtMapMemoryToGPU
+#define hsaKmtRegisterMemoryWithFlags vhsaKmtRegisterMemoryWithFlags
+#define hsaKmtRegisterMemory vhsaKmtRegisterMemory
+#define hsaKmtRegisterMemoryToNodes vhsaKmtRegisterMemoryToNodes
+#define hsaKmtDeregisterMemory vhsaKmtDeregisterMemory
+#define hsaKmtGetVersion vhsaKmtGetVersion
+#define hsaKmtAcquireSystemProperties vhsaKmtAcquireSystemProperties
+#define hsaKmtReleaseSystemProperties vhsaKmtReleaseSystemProperties
+#define hsaKmtGetNodeProperties vhsaKmtGetNodeProperties
+#define hsaKmtGetXNACKMode vhsaKmtGetXNACKMode
+#define hsaKmtSetXNACKMode vhsaKmtSetXNACKMode
+#define hsaKmtRuntimeEnable vhsaKmtRuntimeEnable
+#define hsaKmtRuntimeDisable vhsaKmtRuntimeDisable
+#define hsaKmtGetNodeMemoryProperties vhsaKmtGetNodeMemoryProperties
+#define hsaKmtGetNodeCacheProperties vhsaKmtGetNodeCacheProperties
+#define hsaKmtGetNodeIoLinkProperties vhsaKmtGetNodeIoLinkProperties
+#define hsaKmtGetClockCounters vhsaKmtGetClockCounters
+#define hsaKmtGetAMDGPUDeviceHandle vhsaKmtGetAMDGPUDeviceHandle
+#define hsaKmtQueryPointerInfo vhsaKmtQueryPointerInfo
+#define hsaKmtGetTileConfig vhsaKmtGetTileConfig
+#define hsaKmtCreateEvent vhsaKmtCreateEvent
+#define hsaKmtDestroyEvent vhsaKmtDestroyEvent
+#define hsaKmtSetEvent vhsaKmtSetEvent
+#define hsaKmtResetEvent vhsaKmtResetEvent
+#define hsaKmtQueryEventState vhsaKmtQueryEventState
+#define hsaKmtWaitOnMultipleEvents vhsaKmtWaitOnMultipleEvents
+#define hsaKmtWaitOnEvent vhsaKmtWaitOnEvent
+#define hsaKmtWaitOnEvent_Ext vhsaKmtWaitOnEvent_Ext
+#define hsaKmtWaitOnMultipleEvents_Ext vhsaKmtWaitOnMultipleEvents_Ext
+#define hsaKmtSetTrapHandler vhsaKmtSetTrapHandler
+#define hsaKmtCreateQueue vhsaKmtCreateQueue
+#define hsaKmtCreateQueueExt vhsaKmtCreateQueueExt
+#define hsaKmtDestroyQueue vhsaKmtDestroyQueue
+#define hsaKmtUpdateQueue vhsaKmtUpdateQueue
+#define hsaKmtGetQueueInfo vhsaKmtGetQueueInfo
+#define hsaKmtSetQueueCUMask vhsaKmtSetQueueCUMask
+#define hsaKmtAllocQueueGWS vhsaKmtAllocQueueGWS
+#define hsaKmtRegisterGraphicsHandleToNodes vhsaKmtRegisterGraphicsHandleToNodes
+#define hsaKmtUnmapGraphicHandle vhsaKmtUnmapGraphicHandle
+#define hsaKmtExportDMABufHandle vhsaKmtExportDMABufHandle
+#define hsaKmtGetRuntimeCapabilities vhsaKmtGetRuntimeCapabilities
+#define hsaKmtShareMemory vhsaKmtShareMemory
+#define hsaKmtRegisterSharedHandle vhsaKmtRegisterSharedHandle
+#define hsaKmtRegisterSharedHandleToNodes vhsaKmtRegisterSharedHandleToNodes
+#define hsaKmtSetMemoryPolicy vhsaKmtSetMemoryPolicy
+#define hsaKmtSetMemoryUserData vhsaKmtSetMemoryUserData
+#define hsaKmtSVMGetAttr vhsaKmtSVMGetAttr
+#define hsaKmtSVMSetAttr vhsaKmtSVMSetAttr
+#define hsaKmtOpenSMI vhsaKmtOpenSMI
+
+#endif
