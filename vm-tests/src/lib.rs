@@ -16,7 +16,8 @@
 //! - [`RocmGuest`] is a guest with Debian 13's ROCm, our library and the GPU of a daemon on the host.
 //! - [`Release`] runs Debian 12's and 13's programs under `softgpu run`.
 //! - [`Cache`] keeps what is slow to make, keyed by its recipe and the versions of the packages in it.
-//! - [`programs`] builds what runs inside: static Rust programs, C programs, and the libraries of a program.
+//! - [`programs`] builds what runs inside: static Rust programs, C programs, and the libraries of a program;
+//!   [`kernels`] what runs on GPUs: HIP programs and kernels in OpenCL C.
 //!
 //! Every wait has a deadline, and every failure of a guest carries the end of its console. A guest leaves no file
 //! behind: its initramfs is a memfd and its channel a socket pair. It ends when its [`Vm`] is dropped, and also
@@ -44,9 +45,13 @@ mod daemon;
 #[cfg(feature = "harness")]
 mod error;
 #[cfg(feature = "harness")]
+pub mod hip;
+#[cfg(feature = "harness")]
 mod initramfs;
 #[cfg(feature = "harness")]
 mod kernel;
+#[cfg(feature = "harness")]
+pub mod kernels;
 #[cfg(feature = "harness")]
 pub mod programs;
 #[cfg(feature = "harness")]

@@ -124,60 +124,44 @@ fn build_thunk(options: &[&OsStr]) -> Result<()> {
 /// # Errors
 /// If the compiler fails; the error holds its messages. Warnings are errors.
 pub fn compile_c(file: &str, flags: &[&str]) -> Result<PathBuf> {
-    let sources = c_files(crate_dir().join("c").join(file))?;
-    let dir = target_dir().join("c");
-    fs::create_dir_all(&dir).map_err(Error::file("make the directory", &dir))?;
-    // Under a name of its own, then renamed: several tests may want one program, and one may be running it.
-    let unfinished =
-        tempfile::Builder::new().prefix(file).tempfile_in(&dir).map_err(Error::file("write to", &dir))?;
+    let sources = sources(crate_dir().join("c").join(file), "c")?;
     let mut cc = Command::new(env::var_os("CC").unwrap_or_else(|| "cc".into()));
-    cc.args(["-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"]);
-    cc.arg(unfinished.path()).arg("-I").arg(crate_dir().join("c/include")).args(sources).args(flags);
-    command::succeed(&mut cc, SHORT)?;
-    let program = dir.join(program_name(file, flags));
-    // A temporary file is its owner's alone, and the linker kept that; a program may be run by any user.
-    let permissions = PermissionsExt::from_mode(0o755);
-    fs::set_permissions(unfinished.path(), permissions).map_err(Error::file("change", unfinished.path()))?;
-    unfinished.persist(&program).map_err(|error| Error::file("rename", &program)(error.error))?;
-    Ok(program)
+    cc.args(["-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]);
+    cc.arg("-I").arg(crate_dir().join("c/include")).args(sources).args(flags);
+    compile(&mut cc, &program_name(file, flags), 0o755)
 }
 
-/// Compiles kernels in OpenCL C (a file of `kernels/`) for a GPU (LLVM's name of its processor) into a code object that ROCr 5.2.3
-/// and later load.
-pub fn compile_kernels(file: &str, processor: &str) -> Result<PathBuf> {
-    let source = crate_dir().join("kernels").join(file);
+/// Runs a compiler with `-o` and the path of a file of its own, which then becomes `name` in the directory of what is compiled here:
+/// several tests may want one program, and one may be running it.
+pub(crate) fn compile(compiler: &mut Command, name: &str, mode: u32) -> Result<PathBuf> {
+    let dir = compiled_dir()?;
+    let unfinished =
+        tempfile::Builder::new().prefix(name).tempfile_in(&dir).map_err(Error::file("write to", &dir))?;
+    command::succeed(compiler.arg("-o").arg(unfinished.path()), SHORT)?;
+    // A temporary file is its owner's alone, and the linker kept that; a program may be run by any user.
+    fs::set_permissions(unfinished.path(), PermissionsExt::from_mode(mode))
+        .map_err(Error::file("change", unfinished.path()))?;
+    let path = dir.join(name);
+    unfinished.persist(&path).map_err(|error| Error::file("rename", &path)(error.error))?;
+    Ok(path)
+}
+
+/// Where compiled C programs and kernels lie.
+pub(crate) fn compiled_dir() -> Result<PathBuf> {
     let dir = target_dir().join("c");
     fs::create_dir_all(&dir).map_err(Error::file("make the directory", &dir))?;
-    let unfinished =
-        tempfile::Builder::new().prefix(file).tempfile_in(&dir).map_err(Error::file("write to", &dir))?;
-    let mut clang = Command::new("clang-19");
-    clang.args([
-        "-target",
-        "amdgcn-amd-amdhsa",
-        "-mcode-object-version=4",
-        "-O2",
-        "-nogpulib",
-        "-xcl",
-        "-cl-std=CL2.0",
-    ]);
-    clang.arg(format!("-mcpu={processor}")).arg(&source).arg("-o").arg(unfinished.path());
-    command::succeed(&mut clang, SHORT)?;
-    let object = dir.join(format!("{file}-{processor}.o"));
-    fs::set_permissions(unfinished.path(), PermissionsExt::from_mode(0o644))
-        .map_err(Error::file("change", unfinished.path()))?;
-    unfinished.persist(&object).map_err(|error| Error::file("rename", &object)(error.error))?;
-    Ok(object)
+    Ok(dir)
 }
 
-/// A file itself, or the C files of a directory.
-fn c_files(source: PathBuf) -> Result<Vec<PathBuf>> {
+/// A file itself, or those of a directory with an extension.
+pub(crate) fn sources(source: PathBuf, extension: &str) -> Result<Vec<PathBuf>> {
     if !source.is_dir() {
         return Ok(vec![source]);
     }
     let entries = fs::read_dir(&source).map_err(Error::file("list", &source))?;
     let paths = entries.map(|entry| entry.map(|entry| entry.path())).collect::<std::io::Result<Vec<_>>>();
     let mut files = paths.map_err(Error::file("list", &source))?;
-    files.retain(|path| path.extension().is_some_and(|extension| extension == "c"));
+    files.retain(|path| path.extension().is_some_and(|of| of == extension));
     files.sort();
     Ok(files)
 }

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use vm_tests::{Release, Result, Shown, programs};
+use vm_tests::{Release, Result, Shown, kernels, programs};
 
 /// Kernels that the program has.
 const KERNELS: usize = 11;
@@ -36,7 +36,7 @@ fn kernels_compute_what_the_cpu_does() -> Result<()> {
         (&thirteen, "mi210", "gfx90a"),
         (&thirteen, "mi300x", "gfx942"),
     ] {
-        let object = programs::compile_kernels("corpus.cl", processor)?;
+        let object = kernels::compile_kernels("corpus.cl", processor)?;
         for printed in run(release, profile, &object, &[])? {
             assert_eq!(printed.matches(" right, ").count(), KERNELS, "{processor}:\n{printed}");
             assert!(printed.ends_with("all right\n"), "{processor}:\n{printed}");
@@ -47,7 +47,7 @@ fn kernels_compute_what_the_cpu_does() -> Result<()> {
 
 #[test]
 fn kernels_that_fault_or_trap_are_reported_as_the_runtime_expects() -> Result<()> {
-    let object = programs::compile_kernels("corpus.cl", "gfx90a")?;
+    let object = kernels::compile_kernels("corpus.cl", "gfx90a")?;
     for printed in run(&Release::Twelve, "mi210", &object, &["fault"])? {
         assert_eq!(printed, "memory fault at 0x123456789000\n");
     }

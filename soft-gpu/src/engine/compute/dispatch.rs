@@ -120,7 +120,7 @@ impl Dispatch {
             };
             Arc::new(Floor::new(self.launch, with))
         });
-        match floor.run(STEP).map_err(|trap| stop(&trap))? {
+        match floor.run(STEP, cx.interrupts).map_err(|trap| stop(&trap))? {
             Standing::Done => return Ok(Step::Idle),
             Standing::HasWork => helpers::offer(floor),
             // Alone it would only move from one processor to the other.

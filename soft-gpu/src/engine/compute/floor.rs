@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use super::launch::Launch;
 use super::memory::Tables;
+use super::messages::Messages;
+use crate::engine::Interrupts;
 use crate::engine::clock::GpuClock;
 use crate::isa::exec::{CodeCache, Group, Progress, Registers, TrapAt};
 use crate::mem::GpuVm;
@@ -57,6 +59,7 @@ pub(super) struct Floor {
     quiet: Condvar,
     /// Helpers have to leave.
     paused: AtomicBool,
+    messages: Messages,
 }
 
 struct State {
@@ -112,18 +115,31 @@ impl Floor {
             slots: 0,
             trap: None,
         };
-        Self { launch, with, state: Mutex::new(state), quiet: Condvar::new(), paused: AtomicBool::new(false) }
+        Self {
+            launch,
+            with,
+            state: Mutex::new(state),
+            quiet: Condvar::new(),
+            paused: AtomicBool::new(false),
+            messages: Messages::default(),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs groups for about `time`.
+    /// Runs groups for about `time`, and hands on what waves told the driver.
     ///
     /// # Errors
     /// What stopped a wave, here or at a helper. Nothing is run any more then.
-    pub(super) fn run(&self, time: Duration) -> Result<Standing, TrapAt> {
+    pub(super) fn run(&self, time: Duration, interrupts: &dyn Interrupts) -> Result<Standing, TrapAt> {
+        let standing = self.run_for(time);
+        self.messages.hand_on(interrupts);
+        standing
+    }
+
+    fn run_for(&self, time: Duration) -> Result<Standing, TrapAt> {
         let end = Instant::now() + time;
         self.paused.store(false, Ordering::SeqCst);
         self.work(|| Instant::now() >= end);
@@ -169,7 +185,7 @@ impl Floor {
         while let Some(mut begun) = self.take() {
             let (progress, stays) = loop {
                 let tables = self.with.vm.access();
-                let slice = begun.group.run(&self.with.code, &Tables::new(&tables), SLICE);
+                let slice = begun.group.run(&self.with.code, &Tables::new(&tables, &self.messages), SLICE);
                 drop(tables);
                 match slice {
                     Ok((Progress::Running, done)) => begun.spent = begun.spent.saturating_add(done),

@@ -3,16 +3,17 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
+use super::messages::Messages;
 use crate::engine::GpuFault;
 use crate::isa::exec::{LANES, MemFault, Memory, active};
 use crate::mem::{CachedTables, PageTables};
 
 /// The tables, held while a slice of a workgroup runs, so that an unmap waits at most so long.
-pub(super) struct Tables<'a>(CachedTables<'a>);
+pub(super) struct Tables<'a>(CachedTables<'a>, &'a Messages);
 
 impl<'a> Tables<'a> {
-    pub(super) fn new(tables: &'a PageTables<'a>) -> Self {
-        Self(CachedTables::new(tables))
+    pub(super) fn new(tables: &'a PageTables<'a>, messages: &'a Messages) -> Self {
+        Self(CachedTables::new(tables), messages)
     }
 }
 
@@ -47,6 +48,10 @@ impl Memory for Tables<'_> {
         let word = self.0.atomic_u64(addr).map_err(fault)?;
         let update = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |old| Some(op(old)));
         Ok(update.unwrap_or_else(|old| old))
+    }
+
+    fn interrupt(&self, data: u32) {
+        self.1.send(data);
     }
 
     // As the trait's, with one call for all lanes.

@@ -2,7 +2,7 @@
 //!
 //! `descriptor` decodes the descriptor, `dispatch` checks a packet, `launch` makes workgroups of it, `floor` runs them a slice at
 //! a time, on the thread of the queues and, where a dispatch takes long, on those of `helpers`; `memory` gives their waves the
-//! GPU's page tables.
+//! GPU's page tables, and `messages` takes what they tell the driver.
 
 pub(super) mod descriptor;
 pub(super) mod dispatch;
@@ -10,6 +10,7 @@ mod floor;
 mod helpers;
 mod launch;
 mod memory;
+mod messages;
 
 pub(super) use dispatch::{Dispatch, Processor};
 pub(super) use launch::{QueueFacts, Scratch};

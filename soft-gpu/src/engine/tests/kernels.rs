@@ -349,3 +349,13 @@ fn a_queue_waits_for_private_memory_that_its_runtime_gives() {
     mem.set_u64(264, 0);
     rig.wait("the kernel", || mem.u64(8) == 0);
 }
+
+#[test]
+fn a_wave_interrupts_the_driver_with_24_bits_of_m0() {
+    let rig = Rig::new();
+    let queue = rig.queue(QueueKind::Aql, 4096);
+    // s_mov_b32 m0, 0xab000123 ; s_sendmsg sendmsg(MSG_INTERRUPT) ; s_endpgm
+    let kernel = Kernel::new(&rig, &[0xbefc_00ff, 0xab00_0123, 0xbf90_0001, 0xbf81_0000]);
+    queue.submit(&kernel.packet([64, 1, 1], [64, 1, 1], 0, 0));
+    rig.wait_told(Told::Event { id: 0x123, bits: 24 });
+}

@@ -2,7 +2,7 @@
 
 use super::super::inst::Inst;
 use super::scalar::set_index;
-use super::wave::{MODE_GPR_INDEX, VCC, Wave};
+use super::wave::{M0, MODE_GPR_INDEX, VCC, Wave};
 use super::{Env, Flow, Line, Trap};
 
 /// Where a branch goes: words from the next instruction.
@@ -18,6 +18,19 @@ fn branch(w: &Wave, i: &Inst, taken: bool) -> Result<Flow, Trap> {
 fn nothing(_: &mut Wave, _: &Inst, _: &mut Env<'_>) -> Result<Flow, Trap> {
     Ok(Flow::Next)
 }
+
+/// `MSG_INTERRUPT`: the driver takes M0 for the id of an event of the process. Other messages are for shaders of graphics.
+fn send_message(w: &mut Wave, i: &Inst, env: &mut Env<'_>) -> Result<Flow, Trap> {
+    const MSG_INTERRUPT: i32 = 1;
+    if i.imm & 15 != MSG_INTERRUPT {
+        return Err(Trap::Unsupported { text: i.to_string(), why: "this message" });
+    }
+    env.memory.interrupt(w.s[M0] & INTERRUPT_DATA);
+    Ok(Flow::Next)
+}
+
+/// What of M0 an interrupt of a wave carries.
+const INTERRUPT_DATA: u32 = 0xff_ffff;
 
 #[rustfmt::skip]
 pub(super) const SOPP: &[Line] = &[
@@ -35,6 +48,7 @@ pub(super) const SOPP: &[Line] = &[
     ("s_waitcnt", nothing),
     ("s_sleep", |_, _, _| Ok(Flow::Yield)),
     ("s_setprio", nothing),
+    ("s_sendmsg", send_message),
     ("s_trap", |_, i, _| Err(Trap::Trap((i.imm & 0xff) as u8))),
     ("s_icache_inv", nothing),
     ("s_set_gpr_idx_off", |w, _, _| { w.mode &= !MODE_GPR_INDEX; Ok(Flow::Next) }),

@@ -1,4 +1,4 @@
-//! Memory as waves see it.
+//! Memory as waves see it, and their way to the driver.
 
 use std::ops::Range;
 
@@ -41,6 +41,9 @@ pub trait Memory {
     /// # Errors
     /// A fault, also where `addr` is not aligned.
     fn atomic_u64(&self, addr: u64, op: &mut dyn FnMut(u64) -> u64) -> Result<u64, MemFault>;
+
+    /// Interrupts the driver with 24 bits of data (`s_sendmsg`).
+    fn interrupt(&self, data: u32);
 
     /// Reads `len` bytes (at most 16) for each lane of `mask`.
     ///

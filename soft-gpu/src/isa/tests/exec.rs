@@ -24,6 +24,9 @@ impl Memory for Nothing {
     fn atomic_u64(&self, addr: u64, _: &mut dyn FnMut(u64) -> u64) -> Result<u64, MemFault> {
         Err(MemFault { addr, write: true, not_present: true })
     }
+    fn interrupt(&self, data: u32) {
+        panic!("an interrupt with {data:#x}");
+    }
 }
 
 fn run(wave: &mut Wave, words: &[u32]) {
@@ -306,6 +309,9 @@ fn parts_of_two_by_pi() {
 struct Quads([AtomicU64; 2]);
 
 impl Memory for Quads {
+    fn interrupt(&self, data: u32) {
+        panic!("an interrupt with {data:#x}");
+    }
     fn read(&self, addr: u64, _: &mut [u8]) -> Result<(), MemFault> {
         Nothing.read(addr, &mut [])
     }

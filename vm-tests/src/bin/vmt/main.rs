@@ -10,7 +10,9 @@ use std::{
 };
 
 use clap::{Parser, Subcommand};
-use vm_tests::{Config, Error, Kernel, Output, RocmGuest, Root, RootCommand, Run, Vm, programs, wire::End};
+use vm_tests::{
+    Config, Error, Kernel, Output, RocmGuest, Root, RootCommand, Run, Vm, kernels, programs, wire::End,
+};
 
 /// Makes and uses the virtual machines and Debian roots of the tests.
 #[derive(Parser)]
@@ -24,7 +26,7 @@ struct Cli {
 enum Verb {
     /// Make everything that the tests keep in the cache, and print where it is and how long it took.
     Warm,
-    /// Fetch the kernels, roots and QEMU that guests are made of, and print where they are and how long it took.
+    /// Fetch the kernels, roots and QEMU that guests are made of and the library of HIP's kernels, and print where they are and how long it took.
     Fetch,
     /// Show a person a GPU in a virtual machine: rocminfo, clinfo, and copies that are checked.
     Demo {
@@ -169,6 +171,7 @@ fn fetch(made: &mut Made) -> Result<Root, Error> {
     let root = Root::trixie()?;
     made.say("Debian 13 root", root.dir());
     made.say("newest QEMU", Root::qemu()?.dir());
+    made.say("library of kernels", &kernels::device_library()?);
     Ok(root)
 }
 
