@@ -45,8 +45,6 @@ mod daemon;
 #[cfg(feature = "harness")]
 mod error;
 #[cfg(feature = "harness")]
-pub mod hip;
-#[cfg(feature = "harness")]
 mod initramfs;
 #[cfg(feature = "harness")]
 mod kernel;
@@ -62,6 +60,8 @@ mod release;
 mod rocm_guest;
 #[cfg(feature = "harness")]
 mod root;
+#[cfg(feature = "harness")]
+pub mod table;
 #[cfg(feature = "harness")]
 mod vm;
 

@@ -21,6 +21,8 @@ const TRIXIE: &[&str] = &[
     "libamdhip64-5",
     "clinfo",
     "rocm-opencl-icd",
+    // headers that its compiler includes
+    "libclang-common-17-dev",
     "kmod",
     "mount",
     "pciutils",

@@ -3,7 +3,8 @@
 
 use std::{ffi::OsStr, path::Path};
 
-use vm_tests::{Release, Result, Shown, hip, kernels, programs};
+use vm_tests::table::{self, HostRegister, Table};
+use vm_tests::{Release, Result, Shown, kernels, programs};
 
 /// HIP 5.2.3 ends a program in `hipHostUnregister` where the GPU sees registered memory at the program's own address, as with any
 /// libhsakmt that uses SVM. (It takes one address out of its list twice.)
@@ -25,9 +26,10 @@ fn is_right(release: &Release, profile: &str, processor: &str, arguments: &[&str
         let output = String::from_utf8_lossy(&finished.stdout);
         let messages = String::from_utf8_lossy(&finished.stderr);
         assert!(finished.status.success(), "{profile}: {}\n{output}\n{messages}", finished.status);
-        let table = hip::Table::parse(&output);
+        let table = Table::parse(&output);
         assert!(table.device.contains(&format!("({processor}:")), "{output}");
-        table.assert_all_right(hip::HostRegister::Works);
+        table.assert_all_right(&table::HIP);
+        assert_eq!(table.host_register(), HostRegister::Works);
         println!("{output}");
     }
     Ok(())

@@ -11,7 +11,7 @@ size_t total_wrong;
 int main(int argc, char **argv)
 {
 	bool large = argc > 1 && !strcmp(argv[1], "large");
-	Sizes sizes = large ? Sizes { 1 << 22, 1024 } : Sizes { 1 << 18, 128 };
+	Sizes sizes = large ? Sizes { 1 << 22, 512 } : Sizes { 1 << 18, 128 };
 	hipDeviceProp_t properties;
 	int version;
 
