@@ -113,7 +113,7 @@ pub(super) struct Buffer {
     pub(super) flags: MemFlags,
     life: Mutex<Life>,
     told: Told,
-    /// When it was last registered, and last mapped; 0 if it is not.
+    /// When it was allocated or last registered, and last mapped; 0 if it is not.
     registered_at: AtomicU64,
     mapped_at: AtomicU64,
 }
@@ -233,6 +233,12 @@ impl Buffer {
 
     pub(super) fn stamp_registered(&self, at: u64) {
         self.registered_at.store(at, Ordering::Relaxed);
+    }
+
+    /// Whether this is memory that the library allocated, and later than that was registered.
+    fn was_allocated_after(&self, registered: &Buffer) -> bool {
+        let at = |buffer: &Buffer| buffer.registered_at.load(Ordering::Relaxed);
+        self.user().is_none() && at(self) > at(registered)
     }
 
     pub(super) fn stamp_mapped(&self, at: u64) {

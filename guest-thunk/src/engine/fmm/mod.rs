@@ -73,6 +73,7 @@ impl State {
     }
 
     fn insert(&self, buffer: Arc<Buffer>) {
+        buffer.stamp_registered(self.now());
         self.table_mut().insert(buffer);
     }
 

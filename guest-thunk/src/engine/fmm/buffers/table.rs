@@ -71,8 +71,16 @@ impl Table {
     }
 
     /// The buffer that an address lies in: the program's own memory, else memory at the GPU's address.
+    ///
+    /// Where memory was allocated after the program's was registered, the program's is gone: HIP remembers what it registered for
+    /// some copies longer than the program has it, and its addresses may be given out again.
     pub(in crate::engine::fmm) fn containing(&self, address: u64) -> Option<&Arc<Buffer>> {
-        self.users.containing(address).or_else(|| self.allocated(address))
+        let allocated = self.allocated(address);
+        match (self.users.containing(address), allocated) {
+            (Some(user), Some(newer)) if newer.was_allocated_after(user) => allocated,
+            (Some(user), _) => Some(user),
+            (None, _) => allocated,
+        }
     }
 
     /// The buffer whose addresses for GPUs an address lies in.
@@ -203,6 +211,22 @@ mod tests {
         assert!(is(&table, Prefer::Registered, &small) && is(&table, Prefer::Mapped, &big));
         table.remove(&small);
         assert!(is(&table, Prefer::Registered, &big));
+    }
+
+    #[test]
+    fn memory_that_was_allocated_in_the_place_of_registered_memory_is_meant() {
+        let mut table = Table::default();
+        let (gone, memory, part) =
+            (user(0x10013, 0x8000, 0), buffer(Kind::Memory, 0x12000, 0x4000), user(0x13000, 0x800, 0));
+        for (at, buffer) in [(1, &gone), (2, &memory), (3, &part)] {
+            buffer.stamp_registered(at);
+            table.insert(Arc::clone(buffer));
+        }
+        let is = |address, other: &Arc<Buffer>| {
+            table.containing(address).is_some_and(|found| Arc::ptr_eq(found, other))
+        };
+        assert!(is(0x11fff, &gone) && is(0x12000, &memory) && is(0x15fff, &memory) && is(0x16000, &gone));
+        assert!(is(0x13000, &part) && is(0x13800, &memory), "a part of it that was registered since");
     }
 
     #[test]
