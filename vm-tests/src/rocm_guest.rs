@@ -96,7 +96,8 @@ impl RocmGuest {
         self.run(Run::new(["sh", "-ec", FOR_ROCMINFO]))?.success().map(drop)
     }
 
-    /// Puts a program of the host into the guest and returns its name there. Its libraries must be Debian 13's.
+    /// Puts a program of the host, or a file that one reads, into the guest and returns its name there. A program's libraries must be
+    /// Debian 13's.
     ///
     /// # Errors
     /// If it cannot be read, or the guest has no room.

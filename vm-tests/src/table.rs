@@ -22,7 +22,7 @@ pub const HIP: [&str; 18] = [
     "after that, 64 KiB",
 ];
 /// The checks of `c/opencl_kernels`.
-pub const OPENCL: [&str; 9] = [
+pub const OPENCL: [&str; 8] = [
     "vector add",
     "saxpy",
     "reduction in LDS",
@@ -31,9 +31,11 @@ pub const OPENCL: [&str; 9] = [
     "softmax",
     "matmul in tiles",
     "fp16 without matrix cores",
-    "mapped buffer",
 ];
-const HOST_REGISTER: &str = "hipHostRegister";
+/// The check of `hip/hip_kernels` that kernels work on memory of the program's own.
+pub const HOST_REGISTER: &str = "hipHostRegister";
+/// The check of `c/opencl_kernels` that the program reads a buffer through a pointer.
+pub const MAPPED_BUFFER: &str = "mapped buffer";
 /// Bytes of the checks of copies.
 const BYTES: [(&str, u64); 4] = [
     ("malloc memory, 1 B", 1),
@@ -42,10 +44,10 @@ const BYTES: [(&str, u64); 4] = [
     ("after that, 64 KiB", 64 << 10),
 ];
 
-/// What came of registering memory of the program's own.
+/// What came of sharing memory of the program's own with the GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HostRegister {
-    /// Kernels work on it.
+pub enum Sharing {
+    /// It can be done.
     Works,
     /// It is refused, and the program goes on.
     IsRefused,
@@ -97,18 +99,17 @@ impl Table {
         assert!(text.ends_with("all right\n"), "{text}");
     }
 
-    /// What came of registering memory of the program's own (`hip/hip_kernels`).
+    /// What came of a check that needs memory of the program's own to be shared with the GPU.
     ///
     /// # Panics
-    /// If neither or both did.
-    pub fn host_register(&self) -> HostRegister {
-        let works = self.rows.iter().any(|row| row.name == HOST_REGISTER && row.verdict == "OK");
-        let is_refused =
-            self.text.lines().any(|line| line.starts_with(HOST_REGISTER) && line.contains("refused: "));
+    /// If there is not one line of it, right or refused.
+    pub fn sharing(&self, check: &str) -> Sharing {
+        let works = self.rows.iter().any(|row| row.name == check && row.verdict == "OK");
+        let is_refused = self.text.lines().any(|line| line.starts_with(check) && line.contains(" refused: "));
         match (works, is_refused) {
-            (true, false) => HostRegister::Works,
-            (false, true) => HostRegister::IsRefused,
-            _ => panic!("no single line of {HOST_REGISTER} in\n{}", self.text),
+            (true, false) => Sharing::Works,
+            (false, true) => Sharing::IsRefused,
+            _ => panic!("no single line of {check} in\n{}", self.text),
         }
     }
 }

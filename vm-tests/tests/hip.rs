@@ -3,7 +3,7 @@
 
 use std::{ffi::OsStr, path::Path};
 
-use vm_tests::table::{self, HostRegister, Table};
+use vm_tests::table::{self, Sharing, Table};
 use vm_tests::{Release, Result, Shown, kernels, programs};
 
 /// HIP 5.2.3 ends a program in `hipHostUnregister` where the GPU sees registered memory at the program's own address, as with any
@@ -29,7 +29,7 @@ fn is_right(release: &Release, profile: &str, processor: &str, arguments: &[&str
         let table = Table::parse(&output);
         assert!(table.device.contains(&format!("({processor}:")), "{output}");
         table.assert_all_right(&table::HIP);
-        assert_eq!(table.host_register(), HostRegister::Works);
+        assert_eq!(table.sharing(table::HOST_REGISTER), Sharing::Works);
         println!("{output}");
     }
     Ok(())

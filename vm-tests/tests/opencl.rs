@@ -1,7 +1,7 @@
 //! `c/opencl_kernels` on Debian 13's OpenCL, whose compiler compiles the kernels at run time, on the software GPU. The program
 //! checks every result on the CPU itself.
 
-use vm_tests::table::{self, Table};
+use vm_tests::table::{self, Sharing, Table};
 use vm_tests::{Release, Result, Shown, kernels, programs};
 
 #[test]
@@ -17,6 +17,7 @@ fn kernels_that_the_runtime_compiles_are_right() -> Result<()> {
             assert!(table.device.contains(&format!("({processor}:")), "{output}");
             assert!(output.contains("compiled in "), "{output}");
             table.assert_all_right(&table::OPENCL);
+            assert_eq!(table.sharing(table::MAPPED_BUFFER), Sharing::Works);
         }
     }
     Ok(())

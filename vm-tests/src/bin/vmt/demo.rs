@@ -2,22 +2,22 @@
 
 use std::{
     io::{self, Write as _},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::mpsc::{self, RecvTimeoutError, Sender},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
-use vm_tests::{Config, Error, Kernel, Output, RocmGuest, Run, programs, wire::End};
+use vm_tests::{Config, Error, Kernel, Output, RocmGuest, Run, kernels, programs, wire::End};
 
 /// How often a long step says that it goes on.
 const TICK: Duration = Duration::from_secs(10);
 /// For a program in a guest under TCG on a busy machine.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// Boots a guest, runs rocminfo, clinfo and `c/hsa_copy` in it, and ends it.
+/// Boots a guest, runs rocminfo, clinfo, `c/hsa_copy` and kernels of HIP and OpenCL in it, and ends it.
 pub fn demo(kernel: Kernel, gpu: &str) -> Result<(), Error> {
-    let copy = compile_hsa_copy()?;
+    let ours = Programs::compile()?;
     let config = Config::stock()?.vhost_user_gpu("".as_ref())?;
     println!(
         "A guest with Debian's unmodified kernel {} under QEMU {} ({:?}); its GPU is vhost-device-kfd --gpu {gpu}.",
@@ -35,7 +35,9 @@ pub fn demo(kernel: Kernel, gpu: &str) -> Result<(), Error> {
 
     rocminfo(&mut guest)?;
     clinfo(&mut guest)?;
-    hsa_copy(&mut guest, &copy)?;
+    hsa_copy(&mut guest, &ours.copy)?;
+    hip(&mut guest, &ours.hip)?;
+    opencl(&mut guest, &ours.opencl)?;
 
     let step = Step::start("switching the guest off");
     guest.power_off()?;
@@ -44,9 +46,23 @@ pub fn demo(kernel: Kernel, gpu: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// A program of ours that links Debian's HSA runtime.
-fn compile_hsa_copy() -> Result<PathBuf, Error> {
-    programs::compile_c("hsa_copy", &["-l:libhsa-runtime64.so.1"])
+/// Programs of ours on Debian's runtimes.
+struct Programs {
+    copy: PathBuf,
+    hip: PathBuf,
+    opencl: PathBuf,
+}
+
+impl Programs {
+    fn compile() -> Result<Self, Error> {
+        let _step =
+            Step::start("compiling programs of HSA, HIP (for gfx90a and gfx942) and OpenCL on the host");
+        Ok(Self {
+            copy: programs::compile_c("hsa_copy", &["-l:libhsa-runtime64.so.1"])?,
+            hip: kernels::compile_hip("hip_kernels")?,
+            opencl: programs::compile_c("opencl_kernels.c", &["-l:libOpenCL.so.1", "-lm"])?,
+        })
+    }
 }
 
 /// Debian's rocminfo; of its output the lines that say which agents there are.
@@ -91,7 +107,7 @@ fn clinfo(guest: &mut RocmGuest) -> Result<(), Error> {
         return Ok(());
     }
     println!(
-        "    It ended with {:?}: the software GPU does not execute kernels yet. Its messages:",
+        "    It ended with {:?}: the software GPU executes kernels of gfx90a and gfx942 alone. Its messages:",
         output.end
     );
     show(output.stderr.lines().take(6));
@@ -99,10 +115,28 @@ fn clinfo(guest: &mut RocmGuest) -> Result<(), Error> {
 }
 
 /// Our program on plain HSA, whose table is the point.
-fn hsa_copy(guest: &mut RocmGuest, program: &std::path::Path) -> Result<(), Error> {
+fn hsa_copy(guest: &mut RocmGuest, program: &Path) -> Result<(), Error> {
     let program = guest.program(program)?;
     let title = "copies by SDMA, barrier packets and sleeping waits, every byte checked";
     let text = run(guest, title, Run::new([program]))?.success()?;
+    show(text.lines());
+    Ok(())
+}
+
+/// Kernels and copies of HIP. The program checks each value, and its table is the point.
+fn hip(guest: &mut RocmGuest, program: &Path) -> Result<(), Error> {
+    let program = guest.program(program)?;
+    let title = "kernels and copies on Debian's HIP, every value checked on the CPU";
+    let text = run(guest, title, Run::new([program]))?.success()?;
+    show(text.lines());
+    Ok(())
+}
+
+/// The same of OpenCL, which compiles its kernels in the guest.
+fn opencl(guest: &mut RocmGuest, program: &Path) -> Result<(), Error> {
+    let (program, source) = (guest.program(program)?, guest.program(&kernels::source("opencl.cl"))?);
+    let title = "kernels on Debian's OpenCL, compiled in the guest, every value checked on the CPU";
+    let text = run(guest, title, Run::new([program, source]))?.success()?;
     show(text.lines());
     Ok(())
 }

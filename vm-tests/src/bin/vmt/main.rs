@@ -28,7 +28,7 @@ enum Verb {
     Warm,
     /// Fetch the kernels, roots and QEMU that guests are made of and the library of HIP's kernels, and print where they are and how long it took.
     Fetch,
-    /// Show a person a GPU in a virtual machine: rocminfo, clinfo, and copies that are checked.
+    /// Show a person a GPU in a virtual machine: rocminfo, clinfo, copies, and kernels of HIP and OpenCL, all checked.
     Demo {
         /// Which of Debian's kernels: 6.12, or the newest 7.
         #[arg(long, value_parser = ["6.12", "7"], default_value = "6.12")]
