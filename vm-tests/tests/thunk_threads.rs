@@ -18,12 +18,18 @@ fn run(source: &str) -> Result<String> {
 
 #[test]
 fn a_thread_that_is_cancelled_in_a_call_takes_nothing_down() -> Result<()> {
-    assert_eq!(run("cancelled_calls.c")?, "cancelled 60\n");
+    assert_eq!(run("cancelled_calls.c")?, "cancelled 61\n");
     Ok(())
 }
 
 #[test]
 fn a_child_that_is_forked_among_busy_threads_can_make_calls() -> Result<()> {
     assert_eq!(run("fork_among_threads.c")?, "children that hung: 0\n");
+    Ok(())
+}
+
+#[test]
+fn a_child_that_is_forked_while_the_library_is_opened_first_can_open_it() -> Result<()> {
+    assert_eq!(run("fork_in_first_open.c")?, "children that hung: 0\n");
     Ok(())
 }

@@ -11,16 +11,21 @@ pub const SUCCESS: u32 = 0;
 
 /// `PTHREAD_CANCEL_DISABLE` of `<pthread.h>`.
 const CANCEL_DISABLE: c_int = 1;
+/// `PTHREAD_CANCEL_DEFERRED`.
+const CANCEL_DEFERRED: c_int = 0;
 
 unsafe extern "C" {
     /// Of the C library; the crate `libc` does not declare it for Linux.
     fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
+    /// As above.
+    fn pthread_setcanceltype(kind: c_int, old: *mut c_int) -> c_int;
 }
 
 /// Keeps `pthread_cancel` away from this thread until it is dropped.
 ///
 /// A thread is cancelled by unwinding it from an `open`, `read` or `write`, of the log too. Rust's frames cannot be unwound so:
-/// the process would be aborted, or a lock stay held. The thread is cancelled after the call.
+/// the process would be aborted, or a lock stay held. The thread is cancelled after the call, at its next cancellation point: also a
+/// thread that asked to be cancelled anywhere, in which hardly any function may be called (`pthread_setcanceltype(3)`).
 pub struct Uncancelled(c_int);
 
 /// Whether an entry point only looks into memory: nothing in it can be cancelled, unless it writes into the log. Programs call
@@ -57,7 +62,10 @@ impl Default for Uncancelled {
 impl Drop for Uncancelled {
     fn drop(&mut self) {
         let mut now = 0;
-        // SAFETY: the state is the one that the thread had, and `now` can be written. Setting it unwinds nothing.
+        // SAFETY: the type is one of the two that there are, and `now` can be written. This type cancels nothing here.
+        unsafe { pthread_setcanceltype(CANCEL_DEFERRED, &raw mut now) };
+        // SAFETY: the state is the one that the thread had, and `now` can be written. With the type that was just set it unwinds
+        // nothing.
         unsafe { pthread_setcancelstate(self.0, &raw mut now) };
     }
 }

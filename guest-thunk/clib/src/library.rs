@@ -1,8 +1,8 @@
 //! The one library of this process.
 
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 
 use hsakmt::engine::Opened;
 use hsakmt::native::{KernelReaches, Native, Paths};
@@ -24,7 +24,7 @@ static VIRTIO: AtomicPtr<Virtio> = AtomicPtr::new(ptr::null_mut());
 /// See [`Library::open`].
 pub fn open() -> Result<Opened> {
     logging::set_up();
-    watch_forks()?;
+    watched()?;
     LIBRARY.open(Options::from_env, connect)
 }
 
@@ -34,7 +34,7 @@ pub fn open() -> Result<Opened> {
 /// See [`Library::open`]; `KERNEL_IO_CHANNEL_NOT_OPENED` too where the library is open over the kernel's KFD.
 pub fn open_virtio() -> Result<Opened> {
     logging::set_up();
-    watch_forks()?;
+    watched()?;
     let opened = LIBRARY.open(Options::from_env, || transport::find_virtio().map(virtual_machine))?;
     if virtio().is_none() {
         log::warn!("vhsaKmtOpenKFD: the library is open over the kernel's KFD");
@@ -111,24 +111,43 @@ pub fn virtio() -> Option<&'static Virtio> {
     unsafe { VIRTIO.load(Ordering::Acquire).as_ref() }
 }
 
+/// What `pthread_atfork` answered, or [`UNASKED`].
+static WATCHED: AtomicI32 = AtomicI32::new(UNASKED);
+const UNASKED: i32 = -1;
+
 /// Has the child of each fork told, so that it does not take its parent's connection for its own, and sees to it that no
 /// other thread holds the locks of the log and of libdrm then.
-fn watch_forks() -> Result<()> {
-    static WATCHED: OnceLock<i32> = OnceLock::new();
-    let failed = *WATCHED.get_or_init(|| {
-        // SAFETY: the handlers are functions of this library, which is never unloaded (`-z nodelete`); all they do in
-        // the child is to store to an atomic, to unlock mutexes that the same thread has locked, and to close a descriptor.
-        unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(in_child)) }
-    });
-    if failed == 0 {
-        return Ok(());
-    }
-    log::error!("pthread_atfork fails with {failed}: a forked child would use its parent's connection");
-    Err(Status::NoMemory)
+///
+/// Called when the library is loaded: a process that forks while it opens the library for the first time is watched too.
+extern "C" fn watch_forks() {
+    // SAFETY: the handlers are functions of this library, which is never unloaded (`-z nodelete`); all they do in
+    // the child is to store to an atomic, to unlock mutexes that the same thread has locked, and to close a descriptor.
+    let failed = unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(in_child)) };
+    WATCHED.store(failed, Ordering::Release);
 }
 
-/// In this order: who opens a device writes messages meanwhile.
+// SAFETY: the section holds pointers to functions that the loader calls with the program's arguments, before others can call this
+// library and with all that the C library needs; this one takes no arguments, which the ABI allows.
+#[unsafe(link_section = ".init_array")]
+#[used]
+static WATCH_FORKS: extern "C" fn() = watch_forks;
+
+/// That each fork is told.
+fn watched() -> Result<()> {
+    match WATCHED.load(Ordering::Acquire) {
+        0 => Ok(()),
+        failed => {
+            log::error!(
+                "pthread_atfork fails with {failed}: a forked child would use its parent's connection"
+            );
+            Err(Status::NoMemory)
+        }
+    }
+}
+
+/// In this order: who sets the log up or opens a device writes messages meanwhile.
 extern "C" fn before_fork() {
+    logging::SETTING_UP.lock();
     drm::OPENING.lock();
     logging::WRITING.lock();
 }
@@ -136,6 +155,7 @@ extern "C" fn before_fork() {
 extern "C" fn after_fork() {
     logging::WRITING.unlock();
     drm::OPENING.unlock();
+    logging::SETTING_UP.unlock();
 }
 
 extern "C" fn in_child() {

@@ -13,42 +13,54 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
-use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use env_logger::{Builder, Logger, Target};
 use log::{LevelFilter, Log, Metadata, Record};
 
 use crate::fork_lock::ForkLock;
 
-static SET_UP: Once = Once::new();
+/// Held while the log is set up.
+pub static SETTING_UP: ForkLock = ForkLock::new();
 
 /// Sets the log up at the first call; later ones do nothing.
 pub fn set_up() {
-    SET_UP.call_once(|| {
-        let mut builder = Builder::new();
-        let level = std::env::var("HSAKMT_DEBUG_LEVEL").ok();
-        builder.filter_level(level_of_amd(level.as_deref()));
-        if let Ok(filter) = std::env::var("KFDVIRT_LOG") {
-            builder.parse_filters(&filter);
+    static DONE: AtomicBool = AtomicBool::new(false);
+    // Not a `Once`: a child forked meanwhile would wait for a thread that it does not have.
+    if DONE.load(Ordering::Acquire) {
+        return;
+    }
+    let _held = SETTING_UP.hold();
+    if !DONE.load(Ordering::Acquire) {
+        set_up_now();
+        DONE.store(true, Ordering::Release);
+    }
+}
+
+fn set_up_now() {
+    let mut builder = Builder::new();
+    let level = std::env::var("HSAKMT_DEBUG_LEVEL").ok();
+    builder.filter_level(level_of_amd(level.as_deref()));
+    if let Ok(filter) = std::env::var("KFDVIRT_LOG") {
+        builder.parse_filters(&filter);
+    }
+    let unwritable = match log_file() {
+        Some(Ok(file)) => {
+            builder.target(Target::Pipe(Box::new(file)));
+            None
         }
-        let unwritable = match log_file() {
-            Some(Ok(file)) => {
-                builder.target(Target::Pipe(Box::new(file)));
-                None
-            }
-            Some(Err(error)) => Some(error),
-            None => None,
-        };
-        let logger = builder.build();
-        let level = logger.filter();
-        // Fails where there is a logger already, which is then the one to use.
-        if log::set_boxed_logger(Box::new(OneAtATime(logger))).is_ok() {
-            log::set_max_level(level);
-        }
-        if let Some(error) = unwritable {
-            log::error!("KFDVIRT_LOG_FILE cannot be written: {error}; messages go to standard error");
-        }
-    });
+        Some(Err(error)) => Some(error),
+        None => None,
+    };
+    let logger = builder.build();
+    let level = logger.filter();
+    // Fails where there is a logger already, which is then the one to use.
+    if log::set_boxed_logger(Box::new(OneAtATime(logger))).is_ok() {
+        log::set_max_level(level);
+    }
+    if let Some(error) = unwritable {
+        log::error!("KFDVIRT_LOG_FILE cannot be written: {error}; messages go to standard error");
+    }
 }
 
 /// A logger whose lock nobody but the forking thread holds during a fork.
@@ -91,7 +103,9 @@ fn log_file() -> Option<io::Result<File>> {
     if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
         return None;
     }
-    Some(OpenOptions::new().append(true).create(true).custom_flags(libc::O_CLOEXEC).open(path))
+    // A pipe that nobody reads is an error then, and no wait.
+    let flags = libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
+    Some(OpenOptions::new().append(true).create(true).custom_flags(flags).open(path))
 }
 
 #[cfg(test)]

@@ -142,9 +142,69 @@ pub(crate) fn status_of(errno: Errno) -> Status {
 
 #[cfg(test)]
 mod tests {
+    use protocol::kfd::Call;
     use softgpu::Profile;
+    use softgpu::local_mem::LocalMem;
 
     use super::*;
+    use crate::engine::testing::device::{self, Hooks};
+
+    /// A kernel that says it speaks another version, or refuses one call.
+    #[derive(Clone, Copy)]
+    struct Kernel {
+        version: Option<(u32, u32)>,
+        refuses: Option<(Ioctl, Errno)>,
+    }
+
+    impl Hooks for Kernel {
+        fn ioctl(&self, nr: u32, _args: &mut [u8]) -> Option<std::result::Result<i32, Errno>> {
+            self.refuses.filter(|(ioctl, _)| u32::from(ioctl.nr()) == nr).map(|(_, errno)| Err(errno))
+        }
+
+        fn done(&self, nr: u32, args: &mut [u8], _call: &dyn Call) -> std::result::Result<(), Errno> {
+            if let Some((major, minor)) = self.version
+                && nr == u32::from(Ioctl::GetVersion.nr())
+            {
+                args[..4].copy_from_slice(&major.to_le_bytes());
+                args[4..8].copy_from_slice(&minor.to_le_bytes());
+            }
+            Ok(())
+        }
+    }
+
+    fn on(kernel: Kernel) -> Result<Engine> {
+        let (device, _) = device::over(rig::device(Profile::Mi210), kernel);
+        Engine::new(&device, Arc::new(LocalMem), Options::default())
+    }
+
+    #[test]
+    fn e04_the_version_is_read_first_and_another_major_one_is_a_mismatch() {
+        for minor in [0, 1, 10, 13, 17, 23] {
+            let engine =
+                on(Kernel { version: Some((1, minor)), refuses: None }).expect("a version that is spoken");
+            assert_eq!({ engine.version().kernel_interface_minor_version }, minor);
+            assert_eq!(engine.require_minor(13).is_ok(), minor >= 13);
+        }
+        for version in [(2, 0), (0, 9)] {
+            let opened = on(Kernel { version: Some(version), refuses: None });
+            assert_eq!(opened.map(drop), Err(Status::DriverMismatch), "{version:?}");
+        }
+    }
+
+    #[test]
+    fn e04_calls_that_a_kernel_may_not_have_switch_what_needs_them_off() {
+        for errno in [Errno::ENOTTY, Errno::EINVAL] {
+            for ioctl in [Ioctl::RuntimeEnable, Ioctl::Svm, Ioctl::SetXnackMode, Ioctl::AvailableMemory] {
+                let engine = on(Kernel { version: None, refuses: Some((ioctl, errno)) }).expect("opens");
+                engine.acquire_system_properties().expect("the topology");
+                let flags = protocol::hsakmt::MemFlags::HOST_ACCESS;
+                let at = engine.alloc_memory(0, 4096, 0, flags).expect("memory");
+                engine.map_memory(at, 4096).unwrap_or_else(|status| panic!("{ioctl:?} {errno}: {status}"));
+                engine.unmap_memory(at).expect("unmapped");
+                engine.free_memory(at, 4096).expect("free");
+            }
+        }
+    }
 
     #[test]
     fn version_is_the_kernels() {

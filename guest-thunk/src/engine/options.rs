@@ -69,8 +69,9 @@ impl Options {
     fn parse(variables: impl Iterator<Item = (OsString, OsString)>) -> Self {
         let mut options = Self::default();
         for (name, value) in variables {
-            if let (Some(name), Some(value)) = (name.to_str(), value.to_str()) {
-                options.set(name, value);
+            // A value that is no text is a value all the same: none of those that switch off, and no number.
+            if let Some(name) = name.to_str() {
+                options.set(name, &value.to_string_lossy());
             }
         }
         // One for a single node goes before one for all.
@@ -100,7 +101,7 @@ impl Options {
         };
         let version = parse_gfx(value);
         if version.is_none() {
-            log::error!("{name}={value} is not major.minor.stepping (63.255.255 at most)");
+            log::error!("{name}={} is not major.minor.stepping (63.255.255 at most)", shown(value));
         }
         self.gfx_overrides.push(GfxOverride { node, version });
     }
@@ -121,8 +122,18 @@ impl Options {
 fn set_number(name: &str, value: &str, max: u32, to: &mut u32) {
     match value.trim().parse::<u32>() {
         Ok(number) if number <= max => *to = number,
-        _ => log::warn!("{name}={value} is not a number up to {max}; {to} is used"),
+        _ => log::warn!("{name}={} is not a number up to {max}; {to} is used", shown(value)),
     }
+}
+
+/// For the log: on one line, and not all of a long one.
+fn shown(value: &str) -> String {
+    const MOST: usize = 64;
+    let mut shown: String = value.chars().take(MOST).flat_map(char::escape_debug).collect();
+    if value.chars().nth(MOST).is_some() {
+        shown.push_str("...");
+    }
+    shown
 }
 
 /// `major.minor.stepping`, decimal.
@@ -153,6 +164,24 @@ mod tests {
         assert!(!off.svm && !off.userptr_for_paged_mem && !off.disable_cache);
         let on = parsed(&[("HSA_USE_SVM", ""), ("HSA_CHECK_USERPTR", "yes"), ("HSA_DISABLE_CACHE", "1")]);
         assert!(on.svm && on.check_userptr && on.disable_cache);
+    }
+
+    #[test]
+    fn values_that_are_no_text_count() {
+        use std::os::unix::ffi::OsStringExt as _;
+        let bytes = || OsString::from_vec(vec![0xff, 0xfe]);
+        let names =
+            ["HSA_DISABLE_CACHE", "HSA_CHECK_USERPTR", "HSA_SVM_GUARD_PAGES", "HSA_OVERRIDE_GFX_VERSION"];
+        let options = Options::parse(names.iter().map(|name| ((*name).into(), bytes())));
+        assert!(options.disable_cache && options.check_userptr);
+        assert_eq!(options.guard_pages, 1);
+        assert_eq!(options.gfx_override(1), Err(Status::Error));
+    }
+
+    #[test]
+    fn what_is_logged_of_a_value_is_short_and_on_one_line() {
+        assert_eq!(shown("a\nb\x1b"), "a\\nb\\u{1b}");
+        assert_eq!(shown(&"x".repeat(100_000)), format!("{}...", "x".repeat(64)));
     }
 
     #[test]

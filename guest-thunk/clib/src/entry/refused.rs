@@ -92,3 +92,20 @@ refuse_drm! {
 
 /// All of them.
 pub(crate) const REFUSED: [(&str, &[&str]); 5] = [LATER, CONTEXTS, GONE, VIRTIO, VIRTIO_DRM];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn e10_no_secondary_context_is_told_to_be_there_and_no_descriptor_is_left() {
+        let descriptors = || std::fs::read_dir("/proc/self/fd").expect("proc").count();
+        // Other tests open files at the same time; what leaks here would be many.
+        let before = descriptors();
+        for _ in 0..200 {
+            assert_eq!(hsaKmtOpenSecondaryKFDCtx(), Status::NotSupported.code());
+            assert_eq!(hsaKmtCloseSecondaryKFDCtx(), Status::NotSupported.code());
+        }
+        assert!(descriptors() < before + 100);
+    }
+}

@@ -262,7 +262,8 @@ impl Engine {
             }
             Err(error) => {
                 log::warn!("memory cannot be taken from NUMA node {} alone: {error}", request.node);
-                Err(Status::Error)
+                // The kernel's word for a node that has no memory.
+                Err(if error == io::Errno::INVAL { Status::NoMemory } else { Status::Error })
             }
         }
     }

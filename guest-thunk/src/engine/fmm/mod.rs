@@ -98,8 +98,16 @@ impl State {
     /// # Errors
     /// `NO_MEMORY`.
     fn list(&self, machine: &Machine, gpu_ids: &[u32]) -> Result<Option<Nodes>> {
-        let most = gpu_ids.len();
-        self.kept(machine, gpu_ids, |nodes| room::collect(most, nodes))
+        self.kept(machine, gpu_ids, |nodes| {
+            // A program may name a node again and again; the list that stays has each once.
+            let mut each = Vec::new();
+            for node in nodes {
+                if !each.contains(&node) {
+                    room::push(&mut each, node)?;
+                }
+            }
+            Ok(each)
+        })
     }
 
     /// The list of nodes that a buffer is mapped to: never more than there are GPUs.

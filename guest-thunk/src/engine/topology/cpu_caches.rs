@@ -4,7 +4,8 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use protocol::hsakmt::{CacheProperties, CacheType};
+use protocol::Errno;
+use protocol::hsakmt::{CacheProperties, CacheType, Status};
 
 use super::cpuinfo::CpuInfo;
 use crate::engine::{Result, room};
@@ -32,7 +33,7 @@ pub(super) fn read(root: &Path, node: u32, cpus: &CpuInfo) -> Result<Vec<CachePr
     for (processor, dir) in processors(root, node)? {
         let cache = dir.join("cache");
         for index in 0..indices(&cache) {
-            let Some(found) = cache_of(&cache.join(format!("index{index}")), processor, cpus) else {
+            let Some(found) = cache_of(&cache.join(format!("index{index}")), processor, cpus)? else {
                 continue;
             };
             room::push(&mut caches, found)?;
@@ -51,6 +52,7 @@ fn processors(root: &Path, node: u32) -> Result<Vec<(u32, PathBuf)>> {
     let entries = match fs::read_dir(&dir) {
         Ok(entries) => entries,
         Err(error) => {
+            not_for_want(&error)?;
             if error.kind() != io::ErrorKind::NotFound {
                 log::warn!("{} cannot be read: no caches of node {node} are known: {error}", dir.display());
             }
@@ -75,38 +77,55 @@ fn indices(cache: &Path) -> u32 {
 }
 
 /// One cache, if `processor` is the first of those that share it.
-fn cache_of(dir: &Path, processor: u32, cpus: &CpuInfo) -> Option<CacheProperties> {
-    if decimal(&text(dir, "shared_cpu_list")?) != Some(processor) {
-        return None;
+fn cache_of(dir: &Path, processor: u32, cpus: &CpuInfo) -> Result<Option<CacheProperties>> {
+    let Some(list) = text(dir, "shared_cpu_list")? else { return Ok(None) };
+    if decimal(&list) != Some(processor) {
+        return Ok(None);
     }
-    let number = |name| text(dir, name).and_then(|text| decimal(&text)).unwrap_or(0);
+    let number = |name| Ok(text(dir, name)?.and_then(|text| decimal(&text)).unwrap_or(0));
     let mut cache = CacheProperties {
         processor_id_low: cpus.apic_id(processor),
-        cache_level: number("level"),
-        cache_size: text(dir, "size").map_or(0, |text| bytes(&text)),
-        cache_line_size: number("coherency_line_size"),
-        cache_associativity: number("ways_of_associativity"),
-        cache_lines_per_tag: number("physical_line_partition"),
-        cache_type: CacheType::CPU | text(dir, "type").map_or(CacheType(0), |text| kind(&text)),
+        cache_level: number("level")?,
+        cache_size: text(dir, "size")?.map_or(0, |text| bytes(&text)),
+        cache_line_size: number("coherency_line_size")?,
+        cache_associativity: number("ways_of_associativity")?,
+        cache_lines_per_tag: number("physical_line_partition")?,
+        cache_type: CacheType::CPU | text(dir, "type")?.map_or(CacheType(0), |text| kind(&text)),
         ..CacheProperties::default()
     };
-    for sharer in text(dir, "shared_cpu_map").iter().flat_map(|map| set_bits(map)) {
+    for sharer in text(dir, "shared_cpu_map")?.iter().flat_map(|map| set_bits(map)) {
         let place = usize::try_from(cpus.apic_id(sharer)).ok();
         // Programs see the first 256 APIC ids (`HSA_CPU_SIBLINGS`).
         if let Some(place) = place.and_then(|at| cache.sibling_map.get_mut(at)) {
             *place = 1;
         }
     }
-    Some(cache)
+    Ok(Some(cache))
 }
 
-fn text(dir: &Path, name: &str) -> Option<String> {
+/// What a file says, if it is there.
+fn text(dir: &Path, name: &str) -> Result<Option<String>> {
     let read = || -> io::Result<String> {
         let mut text = String::new();
         File::open(dir.join(name))?.take(MAX_FILE).read_to_string(&mut text)?;
         Ok(text)
     };
-    read().ok()
+    match read() {
+        Ok(text) => Ok(Some(text)),
+        Err(error) => not_for_want(&error).map(|()| None),
+    }
+}
+
+/// Without descriptors or memory nothing is known, and a topology with less in it than there is would be a wrong one.
+fn not_for_want(error: &io::Error) -> Result<()> {
+    match error.raw_os_error().and_then(Errno::from_raw) {
+        Some(Errno::ENOMEM) => Err(Status::NoMemory),
+        Some(Errno::EMFILE | Errno::ENFILE) => {
+            log::error!("the caches of processors cannot be read: {error}");
+            Err(Status::Error)
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The decimal number that a text starts with: `3` of `3-5,9`.

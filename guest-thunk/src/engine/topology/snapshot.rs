@@ -99,7 +99,7 @@ impl Snapshot {
         let mut failed = None;
         for _ in 0..ATTEMPTS {
             let tree = channel.topology().map_err(|errno| {
-                log::warn!("KFD's topology cannot be read: {errno}");
+                log::error!("KFD's topology cannot be read: {errno}");
                 Status::Error
             })?;
             let error = match Topology::parse(&tree) {
@@ -108,12 +108,12 @@ impl Snapshot {
             };
             let generation = tree.files.get("generation_id").cloned();
             if failed.as_ref() == Some(&generation) {
-                log::warn!("KFD's topology is none: {error}");
+                log::error!("KFD's topology is none: {error}");
                 return Err(Status::Error);
             }
             failed = Some(generation);
         }
-        log::warn!("KFD's topology changed {ATTEMPTS} times while it was read");
+        log::error!("KFD's topology changed {ATTEMPTS} times while it was read");
         Err(Status::Error)
     }
 }

@@ -3,7 +3,7 @@ use protocol::kfd::Ioctl;
 use softgpu::{Kernel, Profile};
 
 use super::super::vm::{PAGE, is_readable};
-use super::kit::{CPU, GPU, GTT, Kit, PAGED, VISIBLE, VRAM, load, store};
+use super::kit::{CPU, GPU, GTT, Kit, PAGED, Shape, VISIBLE, VRAM, load, store};
 use crate::engine::Options;
 
 /// Allocates, looks, maps, looks, unmaps, frees.
@@ -347,4 +347,19 @@ fn setting_up_is_done_once_and_tells_apertures() {
     kit.engine.acquire_system_properties().unwrap();
     assert_eq!(kit.record.calls(), []);
     assert_eq!(kit.engine.gpu_apertures(GPU), Some(apertures));
+}
+
+/// No machine that this runs on has a NUMA node 40 with memory: to the kernel it is a node without.
+#[test]
+fn t15_a_node_without_memory_is_substituted_unless_that_is_forbidden() {
+    let shape = Shape { more_cpus: 39, ..Shape::default() };
+    let kit = Kit::shaped(Profile::Mi210, Kernel::Linux6_12, Options::default(), shape);
+    kit.engine.acquire_system_properties().expect("the topology");
+    const WITHOUT: u32 = 40;
+    let at = kit.engine.alloc_memory(WITHOUT, PAGE, 0, PAGED).expect("memory of another node");
+    let before = kit.count();
+    let alone = PAGED.union(MemFlags::NO_SUBSTITUTE);
+    assert_eq!(kit.engine.alloc_memory(WITHOUT, PAGE, 0, alone), Err(Status::NoMemory));
+    assert_eq!(kit.count(), before);
+    kit.engine.free_memory(at, PAGE).unwrap();
 }

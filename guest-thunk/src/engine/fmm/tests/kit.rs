@@ -15,6 +15,8 @@ use crate::engine::{Engine, Options, rig};
 
 pub(super) const CPU: u32 = 0;
 pub(super) const GPU: u32 = 1;
+/// The second GPU of a machine with two.
+pub(super) const SECOND: u32 = 2;
 
 /// Paged system memory.
 pub(super) const PAGED: MemFlags = MemFlags::HOST_ACCESS;
@@ -32,6 +34,8 @@ pub(super) struct Shape {
     pub(super) gpuvm: Option<(u64, u64)>,
     /// The GPU is part of a node with a CPU.
     pub(super) combined: bool,
+    /// So many nodes of processors more, at the end.
+    pub(super) more_cpus: u32,
     /// The kernel has only the old call for apertures.
     pub(super) old: bool,
 }
@@ -54,6 +58,15 @@ impl Hooks for Shape {
             let properties = tree.files.get_mut("nodes/1/properties").unwrap();
             let text = String::from_utf8(properties.clone()).unwrap();
             *properties = text.replace("cpu_cores_count 0\n", "cpu_cores_count 4\n").into_bytes();
+        }
+        // Without its links, which say whose they are.
+        let files = tree.files.iter().filter_map(|(path, text)| Some((path.strip_prefix("nodes/0/")?, text)));
+        let cpu: Vec<_> = files
+            .filter(|(path, _)| !path.starts_with("io_links"))
+            .map(|(path, text)| (path.to_owned(), text.clone()))
+            .collect();
+        for node in 2..2 + self.more_cpus {
+            tree.files.extend(cpu.iter().map(|(path, text)| (format!("nodes/{node}/{path}"), text.clone())));
         }
         Ok(tree)
     }

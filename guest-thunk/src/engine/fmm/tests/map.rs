@@ -3,9 +3,7 @@ use protocol::kfd::Ioctl;
 use softgpu::Profile;
 
 use super::super::vm::PAGE;
-use super::kit::{CPU, GPU, GTT, Kit, PAGED, VRAM, list};
-
-const SECOND: u32 = 2;
+use super::kit::{CPU, GPU, GTT, Kit, PAGED, SECOND, VRAM, list};
 
 fn mapped(kit: &Kit, at: u64) -> Vec<u32> {
     let info = kit.engine.pointer_info(at).unwrap();

@@ -3,7 +3,7 @@ use protocol::kfd::Ioctl;
 use softgpu::{Kernel, Profile};
 
 use super::super::vm::PAGE;
-use super::kit::{CPU, GPU, Kit, Own, PAGED, list, load, store};
+use super::kit::{CPU, GPU, GTT, Kit, Own, PAGED, SECOND, list, load, store};
 use crate::engine::Options;
 
 /// Both ways to register.
@@ -224,4 +224,15 @@ fn m04_threads_share_one_registration() {
         assert_eq!((kit.count().0, kit.count().1), (before.0, before.1));
         assert_eq!(load(at), 0x77);
     }
+}
+
+#[test]
+fn a_list_that_names_a_node_again_has_it_once() {
+    let kit = Kit::new(Profile::TwoGpu);
+    let at = kit.alloc(CPU, PAGE, GTT);
+    kit.engine.register_memory_to_nodes(at, PAGE, &[SECOND, GPU, SECOND, SECOND]).unwrap();
+    let info = kit.engine.pointer_info(at).unwrap();
+    assert_eq!(list(info.registered_nodes, info.n_registered_nodes), [SECOND, GPU]);
+    kit.engine.deregister_memory(at).unwrap();
+    kit.engine.free_memory(at, PAGE).unwrap();
 }

@@ -68,7 +68,7 @@ fn an_old_apu_has_memory_that_the_cpu_does_not_reach() {
     let old = GfxOverride { node: None, version: Some(GfxVersion::new(8, 0, 1)) };
     let options = Options { gfx_overrides: vec![old], ..Options::default() };
     let base = 1 << 56;
-    let shape = Shape { gpuvm: Some((base, base + (1 << 40) - 1)), combined: true, old: false };
+    let shape = Shape { gpuvm: Some((base, base + (1 << 40) - 1)), combined: true, ..Shape::default() };
     let kit = shaped(shape, options);
     assert!(!kit.engine.machine().unwrap().discrete);
     let apertures = kit.engine.gpu_apertures(GPU).unwrap();
