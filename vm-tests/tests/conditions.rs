@@ -195,6 +195,22 @@ fn few_descriptors() -> Result<()> {
     Ok(())
 }
 
+/// Case M11: memory takes no descriptors, exported or not; that there is none left is told apart from a lack of memory.
+#[test]
+fn m11_memory_that_is_exported_needs_no_descriptors() -> Result<()> {
+    let machine = profile(Profile::Mi210);
+    let row = Row::new("M11", &machine, &["between", "descriptors", "64", "exports"]);
+    let (stdout, stderr, status) = row.run()?;
+    let all = format!("{status:?}\n{stdout}\n{stderr}");
+    let limited = stdout.split_once("without limits:\n").map_or("", |(limited, _)| limited);
+    assert!(limited.contains("exported 2000\n"), "{all}");
+    assert_eq!(failed(limited), ["export.without-descriptors ERROR"], "{all}");
+    assert!(limited.contains("export.again SUCCESS\n") && !stdout.contains(" fails\n"), "{all}");
+    assert!(stderr.lines().any(|line| line.contains("descriptor")), "no line names what is missing: {all}");
+    assert_eq!(status, Some(0), "{all}");
+    Ok(())
+}
+
 /// `vm.max_map_count`.
 #[test]
 fn few_mappings() -> Result<()> {

@@ -1,12 +1,15 @@
 /* Uses libhsakmt in a process that is short of something, and prints each call's status.
  *
- *   conditions [WHEN CONDITION [VALUE]] [tour|far|reserve]
+ *   conditions [WHEN CONDITION [VALUE]] [tour|far|reserve|exports]
  *
  * WHEN: `before` the library is opened, `between` that and the topology, or `after` both. CONDITION: addresses BYTES, descriptors COUNT,
  * mappings LEFT, open ERRNO, mbind ERRNO, low. tests/conditions.rs says what is right. */
+#define _GNU_SOURCE
 #include "conditions.h"
 #include "thunk_status.h"
 
+#include <dlfcn.h>
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -21,6 +24,8 @@
 #define GIB_32 (32ull << 30)
 /* HsaMemFlags.OnlyAddress, which Debian 12's header does not have yet. */
 #define ONLY_ADDRESS (1u << 19)
+/* HsaMemFlags.NoAddress, as above. */
+#define NO_ADDRESS (1u << 18)
 /* Far above what a slow machine needs. */
 #define TIME_LIMIT_S 120
 
@@ -234,11 +239,48 @@ static void reserve(void) {
     say("free-32-gib", hsaKmtFreeMemory(big, GIB_32));
 }
 
+/* Case M11: memory takes no descriptors, exported or not; that there is none left is told apart from a lack of memory. */
+static void exports(void) {
+    enum { COUNT = 2000, FILLERS = 256 };
+    HSAKMT_STATUS (*export)(void *, HSAuint64, int *, HSAuint64 *) = dlsym(RTLD_DEFAULT, "hsaKmtExportDMABufHandle");
+    static void *kept[COUNT];
+    int fillers[FILLERS], file = -1;
+    size_t made = 0, filled = 0;
+    HsaMemFlags vram = flags(true, false);
+    HSAuint64 offset;
+    vram.Value |= NO_ADDRESS;
+    if (!export)
+        impossible("hsaKmtExportDMABufHandle");
+    for (; made < COUNT; made++) {
+        HSAKMT_STATUS status = hsaKmtAllocMemory(gpu, MIB_2, vram, &kept[made]);
+        if (status == HSAKMT_STATUS_SUCCESS)
+            status = export(kept[made], MIB_2, &file, &offset);
+        if (status != HSAKMT_STATUS_SUCCESS) {
+            say("one-of-many", status);
+            break;
+        }
+        close(file);
+    }
+    printf("exported %zu\n", made);
+    while (filled < FILLERS && (fillers[filled] = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0)
+        filled++;
+    say("export.without-descriptors", export(kept[0], MIB_2, &file, &offset));
+    while (filled)
+        close(fillers[--filled]);
+    say("export.again", export(kept[0], MIB_2, &file, &offset));
+    close(file);
+    for (size_t i = 0; i < made; i++)
+        if (hsaKmtFreeMemory(kept[i], MIB_2) != HSAKMT_STATUS_SUCCESS)
+            printf("free of %zu fails\n", i);
+}
+
 static void run(const char *what) {
     if (strcmp(what, "far") == 0)
         far();
     else if (strcmp(what, "reserve") == 0)
         reserve();
+    else if (strcmp(what, "exports") == 0)
+        exports();
     else
         tour();
 }
