@@ -5,13 +5,12 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use hsakmt::engine::event::SharedEvent;
+use hsakmt::native::KernelReaches;
 use hsakmt::{Engine, Options};
 use protocol::Errno;
 use protocol::hsakmt::{Event, EventType};
 use protocol::kfd::topology::Tree;
-use protocol::kfd::{
-    Call, Caller, Fault, FileId, Ioctl, Kfd, Mapping, Node, Process, Shared, Transfer, UserMem, request_nr,
-};
+use protocol::kfd::{Call, Caller, FileId, Ioctl, Kfd, Mapping, Node, Process, Transfer, request_nr};
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
@@ -76,20 +75,6 @@ impl Process for Willing {
     }
 }
 
-impl UserMem for Willing {
-    fn read(&self, addr: u64, buf: &mut [u8]) -> Result<(), Fault> {
-        Err(Fault { addr, len: buf.len() as u64 })
-    }
-
-    fn write(&self, addr: u64, buf: &[u8]) -> Result<(), Fault> {
-        Err(Fault { addr, len: buf.len() as u64 })
-    }
-
-    fn share(&self, _addr: u64, _len: u64, _writable: bool) -> Result<Vec<Shared>, Errno> {
-        Err(Errno::EOPNOTSUPP)
-    }
-}
-
 fn allocations(body: impl FnOnce()) -> u64 {
     let before = ALLOCATIONS.get();
     body();
@@ -99,7 +84,8 @@ fn allocations(body: impl FnOnce()) -> u64 {
 #[test]
 fn setting_and_waiting_allocate_nothing() {
     let device: Arc<dyn Kfd> = Arc::new(Willing);
-    let engine = Engine::new(&device, Arc::new(Willing), Options::default()).expect("a device that says yes");
+    let engine =
+        Engine::new(&device, Arc::new(KernelReaches), Options::default()).expect("a device that says yes");
     let event = SharedEvent::from(Event { event_id: 1, ..Default::default() });
     assert_eq!(event.kind(), EventType::SIGNAL);
     let list = [Some(&event); 16];

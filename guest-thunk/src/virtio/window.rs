@@ -26,6 +26,26 @@ struct Table {
     gpus: HashMap<FileId, u32>,
     /// Buffers that the CPU may see, by KFD's handle.
     buffers: HashMap<u64, Buffer>,
+    /// The handles of these, by GPU and place in its render node.
+    places: HashMap<(u32, u64), u64>,
+}
+
+impl Table {
+    /// In the place of one of the same handle, which would be the host's mistake.
+    fn insert(&mut self, handle: u64, buffer: Buffer) {
+        self.remove(handle);
+        self.places.insert((buffer.gpu_id, buffer.offset), handle);
+        self.buffers.insert(handle, buffer);
+    }
+
+    fn remove(&mut self, handle: u64) -> Option<Buffer> {
+        let buffer = self.buffers.remove(&handle)?;
+        let place = (buffer.gpu_id, buffer.offset);
+        if self.places.get(&place) == Some(&handle) {
+            self.places.remove(&place);
+        }
+        Some(buffer)
+    }
 }
 
 /// A buffer that the CPU may see.
@@ -93,19 +113,18 @@ impl Window {
         let seen = flags.contains(AllocFlags::GTT) || flags.contains(AllocFlags::VRAM | AllocFlags::PUBLIC);
         if seen {
             let buffer = Buffer { gpu_id: args.gpu_id, offset: args.mmap_offset, shown: None };
-            // One of the same handle would be the host's mistake.
-            self.lock().buffers.insert(args.handle, buffer);
+            self.lock().insert(args.handle, buffer);
         }
     }
 
     /// FREE_MEMORY_OF_GPU will be called: the handle is nobody's from now on. Dropping the buffer gives its part of the window back.
     pub(super) fn take(&self, handle: u64) -> Option<Buffer> {
-        self.lock().buffers.remove(&handle)
+        self.lock().remove(handle)
     }
 
     /// FREE_MEMORY_OF_GPU was refused.
     pub(super) fn put_back(&self, handle: u64, buffer: Buffer) {
-        self.lock().buffers.insert(handle, buffer);
+        self.lock().insert(handle, buffer);
     }
 
     /// What to map for all of a buffer.
@@ -122,9 +141,8 @@ impl Window {
     ) -> Result<Mapping, Errno> {
         let mut table = self.lock();
         let gpu_id = table.gpus.get(&file).copied().ok_or(Errno::EOPNOTSUPP)?;
-        let mut buffers = table.buffers.values_mut();
-        let buffer = buffers.find(|buffer| buffer.gpu_id == gpu_id && buffer.offset == offset);
-        let buffer = buffer.ok_or(Errno::EOPNOTSUPP)?;
+        let handle = table.places.get(&(gpu_id, offset)).copied();
+        let buffer = handle.and_then(|handle| table.buffers.get_mut(&handle)).ok_or(Errno::EOPNOTSUPP)?;
         if buffer.shown.is_none() {
             buffer.shown = Some(Shown::new(calls, blob_id, file, offset, len)?);
         }

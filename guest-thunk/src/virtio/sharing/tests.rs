@@ -4,6 +4,7 @@ use std::time::Duration;
 use super::super::device::Device;
 use super::super::testing::{FakeDevice, obliging};
 use super::*;
+use crate::native::KernelReaches;
 
 /// The worker, which says what it was asked.
 struct Rig {
@@ -89,28 +90,12 @@ fn contents_are_kept_and_the_host_sees_what_is_stored_later() {
     assert_eq!(memory.get(0), *b"host");
 }
 
-/// Memory that the kernel copies nothing from or to, as a driver's mapping is.
-struct OutOfReach;
-
-impl UserMem for OutOfReach {
-    fn read(&self, addr: u64, buf: &mut [u8]) -> Result<(), Fault> {
-        Err(Fault { addr, len: buf.len() as u64 })
-    }
-
-    fn write(&self, addr: u64, buf: &[u8]) -> Result<(), Fault> {
-        Err(Fault { addr, len: buf.len() as u64 })
-    }
-
-    fn share(&self, _addr: u64, _len: u64, _writable: bool) -> Result<Vec<Shared>, Errno> {
-        Err(Errno::EOPNOTSUPP)
-    }
-}
-
-/// A save area is such memory, into which GET_QUEUE_WAVE_STATE writes.
+/// A save area, into which GET_QUEUE_WAVE_STATE writes, is memory that the kernel copies nothing from or to: as what reads and writes
+/// nothing stands `KernelReaches` here.
 #[test]
 fn what_is_shared_is_reached_by_calls_through_its_blob() {
     let (rig, sharing, memory) = (Rig::new(), Sharing::default(), Memory::new(4));
-    let reached = Reached { own: &OutOfReach, sharing: &sharing };
+    let reached = Reached { own: &KernelReaches, sharing: &sharing };
     let at = memory.start + 2 * PAGE + 5;
     assert_eq!(reached.write(at, b"said"), Err(Fault { addr: at, len: 4 }), "not shared");
     sharing.lock(&rig.calls).share(memory.start, memory.len).unwrap();
