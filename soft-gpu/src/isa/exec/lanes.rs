@@ -8,6 +8,9 @@ use super::f16::F16;
 use super::value::{Kind, Value};
 use super::wave::{LANES, Row, VCC, Wave, Wide, f16_constant, f64_constant};
 
+/// What a result is multiplied with, by `omod`.
+const OUTPUT_FACTORS: [f32; 4] = [1.0, 2.0, 4.0, 0.5];
+
 /// Where the lanes of an operand are that is no register.
 pub(super) type Buffer<T> = Option<[T; LANES]>;
 
@@ -83,12 +86,12 @@ impl Registers for u32 {
     fn finish(inst: &Inst, kind: Kind, value: u32) -> u32 {
         match kind {
             Kind::F32 => {
-                let scaled = f32::from_bits(value) * [1.0, 2.0, 4.0, 0.5][usize::from(inst.mods.omod & 3)];
+                let scaled = f32::from_bits(value) * OUTPUT_FACTORS[usize::from(inst.mods.omod & 3)];
                 let value = if inst.mods.omod == 0 { value } else { scaled.to_bits() };
                 if inst.mods.clamp { clamp(f32::from_bits(value)).to_bits() } else { value }
             }
             Kind::F16 => {
-                let factor = [1.0, 2.0, 4.0, 0.5][usize::from(inst.mods.omod & 3)];
+                let factor = OUTPUT_FACTORS[usize::from(inst.mods.omod & 3)];
                 let scaled = F16(value as u16).to_f32() * factor;
                 let result = if inst.mods.clamp { clamp(scaled) } else { scaled };
                 u32::from(F16::from_f32(result).0)
@@ -145,7 +148,7 @@ impl Registers for u64 {
         if kind != Kind::F64 {
             return value;
         }
-        let scaled = f64::from_bits(value) * [1.0, 2.0, 4.0, 0.5][usize::from(inst.mods.omod & 3)];
+        let scaled = f64::from_bits(value) * f64::from(OUTPUT_FACTORS[usize::from(inst.mods.omod & 3)]);
         let value = if inst.mods.omod == 0 { f64::from_bits(value) } else { scaled };
         let value = match inst.mods.clamp {
             true if value > 0.0 => value.min(1.0),
