@@ -51,7 +51,7 @@ impl RocmGuest {
         progress("starting vhost-device-kfd");
         let daemon = Daemon::start(&["--gpu", gpu, "--window", window, "--log-level", "info"])?;
         let root = Root::trixie()?;
-        let mut config = Config::stock()?.memory_mib(MEMORY_MIB).vhost_user_gpu(&daemon.socket())?;
+        let mut config = Config::stock()?.memory_mib(MEMORY_MIB).vhost_user_gpu(&daemon.socket());
         config.kernel = kernel;
         let config = config.root(&root)?.carry_module("amdgpu").reboots();
         programs::thunk_dir()?;

@@ -55,12 +55,12 @@ impl Config {
     /// A guest with Debian's stock kernel 6.12, 2 CPUs and 1 GiB.
     ///
     /// # Errors
-    /// If the kernel cannot be had, or the environment asks for something unknown.
+    /// If the kernel or QEMU cannot be had, or the environment asks for something unknown.
     pub fn stock() -> Result<Self> {
         Ok(Self {
             kernel: Kernel::stock()?,
             accelerator: Accelerator::from_env()?,
-            qemu: Emulator::installed(),
+            qemu: Emulator::from_env()?,
             qemu_arguments: Vec::new(),
             kernel_arguments: "quiet loglevel=4".to_owned(),
             memory_mib: 1024,
@@ -124,15 +124,11 @@ impl Config {
         Ok(self)
     }
 
-    /// Gives the guest the virtio-gpu device of a vhost-user backend that listens on a socket, by the newest QEMU, and loads
-    /// the guest's stock driver for it.
+    /// Gives the guest the virtio-gpu device of a vhost-user backend that listens on a socket, and loads the guest's stock
+    /// driver for it.
     ///
     /// The guest's memory, which must have its size by now, becomes a memfd that the backend shares.
-    ///
-    /// # Errors
-    /// If that QEMU cannot be had.
-    pub fn vhost_user_gpu(mut self, socket: &Path) -> Result<Self> {
-        self.qemu = Emulator::newest()?;
+    pub fn vhost_user_gpu(mut self, socket: &Path) -> Self {
         let memory = format!("memory-backend-memfd,id=shared,size={}M,share=on", self.memory_mib);
         let chardev = format!("socket,id=kfd,path={}", escaped(socket));
         // Not QEMU's own vhost-user-gpu-pci, which hides blobs and contexts from the guest.
@@ -145,7 +141,7 @@ impl Config {
             ["-device", device],
         ];
         self.qemu_arguments.extend(more.into_iter().flatten().map(str::to_owned));
-        Ok(self.module("virtio_gpu"))
+        self.module("virtio_gpu")
     }
 
     /// Lets the guest reboot ([`Vm::reboot`], [`Vm::reset`]), which ends others.

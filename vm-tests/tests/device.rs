@@ -165,7 +165,7 @@ fn try_driver(kernel: Kernel, window: Option<u64>) -> Result<()> {
     let probe = programs::compile_c("virtgpu_probe.c", &["-static"])?;
     let mut config = Config::stock()?.program(&probe).program(Path::new("/bin/sh"));
     config.kernel = kernel;
-    let mut vm = Vm::boot(&config.vhost_user_gpu(&socket)?)?;
+    let mut vm = Vm::boot(&config.vhost_user_gpu(&socket))?;
 
     // Twice: the second process finds nothing of the first.
     for _ in 1..=2 {

@@ -31,7 +31,7 @@ fn probe(kernel: Kernel) -> Result<()> {
     let mut config = Config::stock()?;
     config.kernel = kernel;
     let release = config.kernel.release().to_owned();
-    let mut vm = Vm::boot(&config.vhost_user_gpu(&daemon.socket())?.program(&program))?;
+    let mut vm = Vm::boot(&config.vhost_user_gpu(&daemon.socket()).program(&program))?;
 
     let output = vm.run(&Run::new(["virtgpu_probe", "10000"]).timeout(LIMIT))?;
 

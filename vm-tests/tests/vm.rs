@@ -170,9 +170,9 @@ fn stopped_qemus() -> Vec<String> {
     let processes = fs::read_dir("/proc").unwrap().filter_map(|entry| Some(entry.ok()?.path()));
     let stopped = processes.filter(|process| {
         let line = fs::read(process.join("cmdline")).unwrap_or_default();
+        // The program is not the first word where a loader of its own starts it.
         let mut words = line.split(|byte| *byte == 0);
-        words.next().is_some_and(|program| program.ends_with(b"qemu-system-x86_64"))
-            && words.any(|word| word == b"-S")
+        words.any(|word| word.ends_with(b"qemu-system-x86_64")) && words.any(|word| word == b"-S")
     });
     let mut pids: Vec<_> = stopped.map(|process| process.display().to_string()).collect();
     pids.sort();

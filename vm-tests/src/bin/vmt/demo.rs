@@ -18,7 +18,7 @@ const LIMIT: Duration = Duration::from_secs(300);
 /// Boots a guest, runs rocminfo, clinfo, `c/hsa_copy` and kernels of HIP and OpenCL in it, and ends it.
 pub fn demo(kernel: Kernel, gpu: &str) -> Result<(), Error> {
     let ours = Programs::compile()?;
-    let config = Config::stock()?.vhost_user_gpu("".as_ref())?;
+    let config = Config::stock()?;
     println!(
         "A guest with Debian's unmodified kernel {} under QEMU {} ({:?}); its GPU is vhost-device-kfd --gpu {gpu}.",
         kernel.release(),
