@@ -6,9 +6,9 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::super::inst::{Inst, Src};
 use super::flat::{collect, spread, stride};
 use super::float::{max, min};
-use super::lanes::widely;
 use super::memory::active;
 use super::wave::{LANES, Wave};
+use super::wide::widely;
 use super::{Env, Flow, Line, Trap};
 
 fn offset(i: &Inst) -> u32 {

@@ -8,9 +8,9 @@ use super::super::op::{Arch, Family};
 use super::ds::{decrement, high, increment, low, signed};
 use super::f16::F16;
 use super::float::{max, min};
-use super::lanes::widely;
 use super::memory::active;
 use super::wave::{FLAT_SCRATCH, LANES, Row, Wave};
+use super::wide::widely;
 use super::{Env, Flow, Line, MemFault, Trap};
 
 /// Where one lane's access goes.

@@ -5,8 +5,8 @@
 
 use super::super::inst::{Inst, Src};
 use super::f16::F16;
-use super::lanes::widely;
 use super::wave::{LANES, Wave};
+use super::wide::widely;
 use super::{Env, Flow, Line, Trap};
 
 /// Most elements of A or B, and of C.

@@ -10,6 +10,7 @@
 
 mod code;
 mod control;
+mod dpp;
 mod ds;
 mod f16;
 mod flat;
@@ -18,7 +19,9 @@ mod group;
 mod lanes;
 mod memory;
 mod mfma;
+mod modify;
 mod mubuf;
+mod operands;
 pub mod report;
 mod scalar;
 mod smem;
@@ -29,6 +32,7 @@ mod vop3;
 mod vop3p;
 mod vopc;
 mod wave;
+mod wide;
 
 use std::collections::HashMap;
 use std::sync::LazyLock;

@@ -3,8 +3,10 @@
 use super::super::inst::Inst;
 use super::f16::F16;
 use super::float::{half2, ldexp32, max, min};
-use super::lanes::{self, accumulate, carry, map2, map3, mask_operand, result_32, source, widely};
+use super::lanes::{accumulate, carry, map2, map3, mask_operand, result_32, source};
+use super::operands::spread_mask;
 use super::wave::Wave;
+use super::wide::widely;
 use super::{Env, Flow, Line, Trap};
 
 /// A line of the table of VOP2 or VOP3: a body of two or three lanes' values, or a function that carries one over the lanes.
@@ -66,7 +68,7 @@ fn select(w: &mut Wave, i: &Inst, _: &mut Env<'_>) -> Result<Flow, Trap> {
             let selected = |w: &Wave| {
                 let (mut x, mut y) = (None, None);
                 let (a, b) = (source::<u32>(w, i, 0, &mut x), source::<u32>(w, i, 1, &mut y));
-                let chosen = lanes::spread_mask(mask);
+                let chosen = spread_mask(mask);
                 std::array::from_fn(
                     #[inline(always)]
                     |lane| b[lane] & chosen[lane] | a[lane] & !chosen[lane],

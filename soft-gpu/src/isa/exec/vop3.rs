@@ -6,9 +6,10 @@ use super::float::{
     div_fixup32, div_fixup64, div_fmas32, div_fmas64, div_scale32, div_scale64, half3, ldexp32, ldexp64, max,
     med3, min, trig_preop,
 };
-use super::lanes::{Source, map2, map3, result, result_32, source, widely};
+use super::lanes::{Source, map2, map3, result, result_32, source};
 use super::vop2::{i24, line, mad, u24};
 use super::wave::{LANES, VCC, Wave};
+use super::wide::widely;
 use super::{Env, Flow, Line, Trap};
 
 /// Sources of three operands with a flag for each lane, as the divisions have.

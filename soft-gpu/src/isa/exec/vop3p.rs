@@ -3,10 +3,11 @@
 use super::super::inst::{Inst, Mods};
 use super::f16::F16;
 use super::float::{max, min};
-use super::lanes::{map1, result, result_32, source, widely};
+use super::lanes::{map1, result, result_32, source};
 use super::value::Value;
 use super::vop2::{dot_halves, dot_signed, dot_unsigned};
 use super::wave::{LANES, Wave};
+use super::wide::widely;
 use super::{Env, Flow, Line, Trap};
 
 /// The instruction without modifiers, which mean other things here.
