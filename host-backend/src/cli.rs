@@ -8,7 +8,7 @@ use clap::{ArgGroup, Parser};
 
 use crate::device::{Limits, WINDOW_SIZES, Window};
 use crate::gpu::{Gpu, GpuArgs};
-use crate::grants::GrantArgs;
+use crate::grants::{GrantArgs, SupplyArgs};
 use crate::workers::Bounds;
 
 /// What `--print-capabilities` prints: a backend for a GPU, with no options of its own.
@@ -36,6 +36,10 @@ pub struct Cli {
     /// What each context may have.
     #[command(flatten)]
     pub grants: GrantArgs,
+
+    /// What all contexts have together.
+    #[command(flatten)]
+    pub supply: SupplyArgs,
 
     /// Part of the guest's address space in which it sees memory of the software GPU: 256M, 512M and so on to 256G, as much
     /// as the guest can make the host keep. "off": the guest sees its own memory only.

@@ -66,8 +66,24 @@ pub enum ToWorker<'a> {
         #[serde(borrow, with = "serde_bytes")]
         bytes: &'a [u8],
     },
+    /// Answer to the one [`FromWorker::Ask`] that is open.
+    Granted {
+        /// The worker has these bytes from now on.
+        granted: bool,
+        /// Bytes that it could still get after that.
+        left: u64,
+    },
     /// The context ends. Nothing follows; the worker ends its process.
     End,
+}
+
+/// A kind of memory that the contexts of a device share, and whose sum the device process knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Stock {
+    /// VRAM of the GPU with this KFD id.
+    Vram(u32),
+    /// System memory of the host that KFD allocates (GTT).
+    Host,
 }
 
 /// Contiguous bytes in a file.
@@ -102,6 +118,20 @@ pub enum FromWorker {
     Released {
         /// Number of the attachment.
         attachment: u64,
+    },
+    /// The worker wants memory. Answered by [`ToWorker::Granted`], before which it does not ask again.
+    Ask {
+        /// Of which kind.
+        stock: Stock,
+        /// How much; nothing, to hear what is left.
+        bytes: u64,
+    },
+    /// The worker needs memory no more that it was granted.
+    GiveBack {
+        /// Of which kind.
+        stock: Stock,
+        /// How much.
+        bytes: u64,
     },
 }
 
@@ -212,6 +242,7 @@ mod tests {
                 ToWorker::Attach { attachment: number, id, size, pieces },
                 ToWorker::Detach { attachment: number },
                 ToWorker::Submit { ticket: number, ring, bytes: &bytes },
+                ToWorker::Granted { granted: ring.is_some(), left: number },
                 ToWorker::End,
             ];
             for message in messages {
@@ -223,11 +254,13 @@ mod tests {
         }
 
         #[test]
-        fn messages_of_a_worker_come_back(number: u64, ok: bool, why: String) {
+        fn messages_of_a_worker_come_back(number: u64, gpu: u32, ok: bool, why: String) {
             for message in [
                 FromWorker::Ready,
                 FromWorker::Done { ticket: number, ok },
                 FromWorker::Released { attachment: number },
+                FromWorker::Ask { stock: Stock::Vram(gpu), bytes: number },
+                FromWorker::GiveBack { stock: Stock::Host, bytes: number },
                 FromWorker::failed(&why),
             ] {
                 let encoded = postcard::to_allocvec(&message).unwrap();

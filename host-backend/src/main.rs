@@ -7,6 +7,7 @@ use std::sync::Arc;
 use clap::Parser as _;
 use vhost_device_kfd::cli::{CAPABILITIES, Cli, asks_for_capabilities};
 use vhost_device_kfd::device::Device;
+use vhost_device_kfd::grants::kept;
 use vhost_device_kfd::serve::{Endpoint, ServeError, bind, inherit, serve};
 use vhost_device_kfd::workers::Workers;
 use vhost_device_kfd::{metrics, signals, worker};
@@ -60,9 +61,10 @@ fn run_device(
 ) -> Result<(), Box<dyn std::error::Error>> {
     raise_descriptor_limit();
     let window = cli.window.window(gpu)?;
-    let program = worker::process::program(gpu, &cli.grants, window.is_some());
-    let workers = Workers::new(program, cli.bounds())?;
-    let counters = workers.metrics();
+    let limits = cli.supply.limits(gpu);
+    let program = worker::process::program(gpu, &cli.grants, window.is_some(), kept(&limits));
+    let workers = Workers::new(program, cli.bounds())?.sharing(limits);
+    let (counters, supply) = (workers.metrics(), workers.supply());
     let device = Device::new(Box::new(workers), cli.limits());
     let device = Arc::new(match window {
         Some(window) => device.with_window(window),
@@ -71,7 +73,7 @@ fn run_device(
     let writer = match &cli.metrics_path {
         None => None,
         Some(path) => {
-            let source = metrics::Source::new(Arc::clone(&device), counters);
+            let source = metrics::Source::new(Arc::clone(&device), counters, supply);
             let writer = metrics::Writer::start(path.clone(), source);
             Some(writer.map_err(|error| format!("cannot write {}: {error}", path.display()))?)
         }

@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use crate::device::Device;
+use crate::device::{Device, Window};
 use crate::workers;
+use crate::workers::supply::Supply;
 
 /// Time between two states of the file.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -36,6 +37,14 @@ pub struct Snapshot {
     pub attached_pieces: u64,
     /// Requests that are not answered now.
     pub open_requests: usize,
+    /// Bytes of VRAM that workers were granted and have not given back.
+    pub vram_granted_bytes: u64,
+    /// The same of system memory that KFD allocates.
+    pub host_granted_bytes: u64,
+    /// Blobs that are in the window now. Each is a mapping of its worker.
+    pub window_blobs: usize,
+    /// Their bytes.
+    pub window_bytes: u64,
     /// Contexts that were ever made.
     pub contexts_total: u64,
     /// Workers that ended before their context did, or had to be killed.
@@ -52,14 +61,15 @@ pub struct Snapshot {
 pub struct Source {
     device: Arc<Device>,
     workers: Arc<workers::Metrics>,
+    supply: Arc<Supply>,
     start: Instant,
 }
 
 impl Source {
     /// Numbers of this device and these workers, from now on.
     #[must_use]
-    pub fn new(device: Arc<Device>, workers: Arc<workers::Metrics>) -> Source {
-        Source { device, workers, start: Instant::now() }
+    pub fn new(device: Arc<Device>, workers: Arc<workers::Metrics>, supply: Arc<Supply>) -> Source {
+        Source { device, workers, supply, start: Instant::now() }
     }
 
     /// The numbers now.
@@ -67,6 +77,8 @@ impl Source {
     pub fn snapshot(&self) -> Snapshot {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let (blobs, blob_pieces) = self.device.ledger().in_use();
+        let (vram_granted_bytes, host_granted_bytes) = self.supply.granted();
+        let (window_blobs, window_bytes) = self.device.window().map(Window::taken).unwrap_or_default();
         Snapshot {
             version: env!("CARGO_PKG_VERSION"),
             pid: std::process::id(),
@@ -76,6 +88,10 @@ impl Source {
             blob_pieces,
             attached_pieces: count(&self.workers.pieces),
             open_requests: self.device.open_requests(),
+            vram_granted_bytes,
+            host_granted_bytes,
+            window_blobs,
+            window_bytes,
             contexts_total: count(&self.workers.contexts),
             worker_deaths_total: count(&self.workers.deaths),
             attachments_total: count(&self.workers.attachments),
@@ -175,6 +191,7 @@ impl Drop for Writer {
 mod tests {
     use super::*;
     use crate::device::Limits;
+    use crate::link::Stock;
     use crate::workers::{Bounds, Program, Workers};
 
     #[test]
@@ -182,9 +199,10 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("metrics.json");
         let workers = Workers::new(Program::own(["x"]), Bounds::default()).expect("a thread");
-        let metrics = workers.metrics();
+        let (metrics, supply) = (workers.metrics(), workers.supply());
         let device = Arc::new(Device::new(Box::new(workers), Limits::default()));
-        let writer = Writer::start(path.clone(), Source::new(device, Arc::clone(&metrics))).expect("written");
+        let source = Source::new(device, Arc::clone(&metrics), Arc::clone(&supply));
+        let writer = Writer::start(path.clone(), source).expect("written");
         let read = || {
             let bytes = std::fs::read(&path).expect("a file");
             serde_json::from_slice::<serde_json::Value>(&bytes).expect("JSON")
@@ -195,8 +213,14 @@ mod tests {
         writer.last()();
         assert_eq!(read()["submissions_total"], 3);
         metrics.deaths.fetch_add(2, Ordering::Relaxed);
+        let mut share = supply.share();
+        share.ask(Stock::Vram(3), 5).expect("a GPU");
+        share.ask(Stock::Host, 7).expect("a host");
         drop(writer);
-        assert_eq!(read()["worker_deaths_total"], 2);
+        let last = read();
+        assert_eq!(last["worker_deaths_total"], 2);
+        assert_eq!((&last["vram_granted_bytes"], &last["host_granted_bytes"]), (&5.into(), &7.into()));
+        assert_eq!((&last["window_blobs"], &last["window_bytes"]), (&0.into(), &0.into()));
         // Nothing else is left.
         assert_eq!(std::fs::read_dir(dir.path()).expect("a directory").count(), 1);
     }
@@ -205,9 +229,9 @@ mod tests {
     fn a_file_that_cannot_be_written_is_said_at_once() {
         for path in ["/nonexistent/file", "/proc/version", "/"] {
             let workers = Workers::new(Program::own(["x"]), Bounds::default()).expect("a thread");
-            let metrics = workers.metrics();
+            let (metrics, supply) = (workers.metrics(), workers.supply());
             let device = Arc::new(Device::new(Box::new(workers), Limits::default()));
-            assert!(Writer::start(path.into(), Source::new(device, metrics)).is_err(), "{path}");
+            assert!(Writer::start(path.into(), Source::new(device, metrics, supply)).is_err(), "{path}");
         }
     }
 }

@@ -62,6 +62,8 @@ struct Shared {
 struct State {
     /// Blobs in the window, by their first byte; they do not overlap.
     ranges: BTreeMap<u64, Range>,
+    /// Their bytes.
+    bytes: u64,
     /// Those that the guest has mapped.
     wanted: usize,
     shown: Shown,
@@ -125,6 +127,13 @@ impl Window {
         self.size
     }
 
+    /// Blobs in it, and their bytes.
+    #[must_use]
+    pub fn taken(&self) -> (usize, u64) {
+        let state = self.shared.lock();
+        (state.ranges.len(), state.bytes)
+    }
+
     /// Whether this is the arena: the VMM names it as memory of the guest once it has mapped it.
     #[must_use]
     pub fn is_in(&self, file: &File) -> bool {
@@ -151,6 +160,7 @@ impl Window {
         // The guest's kernel may have written there.
         self.shared.zero(offset, len).map_err(|_| Refused::WindowFull)?;
         state.ranges.insert(offset, Range { len, wanted: false, detached: false });
+        state.bytes += len;
         Ok(Piece { addr: 0, len, backing: Arc::clone(&self.arena), offset })
     }
 
@@ -253,8 +263,8 @@ impl Shared {
             state.wanted -= 1;
             state.hide |= state.wanted == 0 && state.running && state.shown != Shown::No;
         }
-        if free {
-            state.ranges.remove(&offset);
+        if free && let Some(range) = state.ranges.remove(&offset) {
+            state.bytes -= range.len;
         }
         let now = if state.hide {
             state.leaving.extend(answer);

@@ -33,8 +33,8 @@ pub enum RunError {
 ///
 /// # Errors
 /// When the device process is gone or makes no sense. [`Executor::end`] was called then too.
-pub fn run(socket: OwnedFd, executor: Arc<dyn Executor>) -> Result<(), RunError> {
-    let socket = Arc::new(socket);
+pub fn run(socket: impl Into<Arc<OwnedFd>>, executor: Arc<dyn Executor>) -> Result<(), RunError> {
+    let socket = socket.into();
     let result = FromWorker::Ready
         .send(&socket)
         .map_err(RunError::from)
@@ -97,6 +97,7 @@ impl<'a> Served<'a> {
                 let done = Done { socket: Some(Arc::clone(&self.socket)), ticket };
                 self.executor.submit(ring, bytes, done);
             }
+            ToWorker::Granted { granted, left } => self.executor.granted(granted, left),
             ToWorker::End => {}
         }
         Ok(())

@@ -4,6 +4,7 @@
 //! context and no other. It knows the guest's memory only as the pieces of its context's blobs. The device process, for
 //! its part, takes a worker for hostile ([`crate::workers`]).
 
+pub mod allowance;
 pub mod jail;
 pub mod kfd;
 mod link;
@@ -43,6 +44,10 @@ pub trait Executor: Send + Sync + 'static {
 
     /// An `EXECBUFFER` of the context. `done` is completed when its fence may signal; it may be kept (a wake fence).
     fn submit(&self, ring: Option<u8>, bytes: &[u8], done: Done);
+
+    /// The device process answers what the executor asked for ([`FromWorker::Ask`](crate::link::FromWorker::Ask)). Most ask for
+    /// nothing.
+    fn granted(&self, _granted: bool, _left: u64) {}
 
     /// The context ends: queues are destroyed and all aliases unmapped when it returns. The process ends then.
     fn end(&self);

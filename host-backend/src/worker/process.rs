@@ -6,6 +6,7 @@ use std::sync::Arc;
 use clap::Parser;
 use rustix::process::Pid;
 
+use super::allowance::Allowance;
 use super::jail::{self, Policy};
 use super::kfd::{self, Config, KfdExecutor};
 use super::{Executor, end_with, run, start};
@@ -35,17 +36,23 @@ struct Args {
     #[arg(long)]
     window: bool,
 
+    /// The device process is asked for memory that contexts share; so many bytes of each kind are kept when they are freed.
+    #[arg(long)]
+    allowance: Option<u64>,
+
     #[arg(long, default_value = "info")]
     log_level: log::LevelFilter,
 }
 
-/// What starts workers of this process, with this GPU and these grants, of a device with or without a window.
+/// What starts workers of this process, with this GPU and these grants, of a device with or without a window. Of memory that they
+/// were granted they keep so many bytes of each kind.
 #[must_use]
-pub fn program(gpu: &Gpu, grants: &GrantArgs, window: bool) -> Program {
+pub fn program(gpu: &Gpu, grants: &GrantArgs, window: bool, keep: u64) -> Program {
     let mut args = vec![
         SUBCOMMAND.into(),
         format!("--daemon={}", std::process::id()).into(),
         format!("--log-level={}", log::max_level()).into(),
+        format!("--allowance={keep}").into(),
     ];
     args.extend(gpu.to_args());
     args.extend(grants.to_args());
@@ -77,9 +84,13 @@ pub fn main(args: impl Iterator<Item = std::ffi::OsString>) -> ExitCode {
 fn execute(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
     let daemon = Pid::from_raw(args.daemon).ok_or("--daemon is no process")?;
     // SAFETY: this is the first thing that the process does; it has opened nothing.
-    let socket = unsafe { start(daemon) }?;
+    let socket = Arc::new(unsafe { start(daemon) }?);
     let config = Config { window: args.window, ..args.grants.config() };
-    let executor = prepare(daemon, &args.gpu.choice(), config).inspect_err(|error| {
+    let allowance = match args.allowance {
+        None => Allowance::unlimited(),
+        Some(keep) => Allowance::of(Arc::clone(&socket), keep),
+    };
+    let executor = prepare(daemon, &args.gpu.choice(), config, allowance).inspect_err(|error| {
         // If the daemon does not hear it, it sees the end.
         drop(FromWorker::failed(error).send(&socket));
     })?;
@@ -87,10 +98,15 @@ fn execute(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// Opens the GPU, and locks the process in.
-fn prepare(daemon: Pid, gpu: &Gpu, config: Config) -> Result<Arc<dyn Executor>, Box<dyn std::error::Error>> {
+fn prepare(
+    daemon: Pid,
+    gpu: &Gpu,
+    config: Config,
+    allowance: Allowance,
+) -> Result<Arc<dyn Executor>, Box<dyn std::error::Error>> {
     jail::leave()?;
     end_with(daemon)?;
-    let executor = Arc::new(KfdExecutor::new(kfd::open(gpu)?, config));
+    let executor = Arc::new(KfdExecutor::new(kfd::open(gpu)?, config).with_allowance(allowance));
     jail::lock(&Policy::of(gpu))?;
     Ok(executor)
 }

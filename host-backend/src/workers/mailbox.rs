@@ -22,6 +22,7 @@ enum Letter {
     Detach(u64),
     Forget(u32),
     Submit { ticket: u64, ring: Option<u8>, bytes: Vec<u8> },
+    Granted { granted: bool, left: u64 },
     End,
 }
 
@@ -44,6 +45,8 @@ pub(super) struct Mailbox {
     next_file: u32,
     pieces: usize,
     waiting_bytes: usize,
+    /// There is a [`Letter::Granted`].
+    answers: bool,
 }
 
 impl Mailbox {
@@ -84,6 +87,15 @@ impl Mailbox {
         self.letters.push_back(Letter::Submit { ticket, ring, bytes: bytes.to_vec() });
     }
 
+    /// Answers a question for memory. `false` if the worker has not been sent the answer to the one before.
+    pub(super) fn grant(&mut self, granted: bool, left: u64) -> bool {
+        if std::mem::replace(&mut self.answers, true) {
+            return false;
+        }
+        self.letters.push_back(Letter::Granted { granted, left });
+        true
+    }
+
     pub(super) fn end(&mut self) {
         self.letters.push_back(Letter::End);
     }
@@ -120,6 +132,7 @@ impl Mailbox {
                         attachment.detached = true;
                     }
                 }
+                Letter::Granted { .. } => self.answers = false,
                 Letter::Attach(_) | Letter::Forget(_) | Letter::End => {}
             }
         }
@@ -134,6 +147,7 @@ impl Mailbox {
             Letter::Submit { ticket, ring, bytes } => {
                 ToWorker::Submit { ticket: *ticket, ring: *ring, bytes }
             }
+            Letter::Granted { granted, left } => ToWorker::Granted { granted: *granted, left: *left },
             Letter::End => ToWorker::End,
         };
         message.send(socket, None)

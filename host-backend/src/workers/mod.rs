@@ -12,6 +12,7 @@ mod mailbox;
 mod metrics;
 mod output;
 mod process;
+pub mod supply;
 mod worker;
 
 use std::io;
@@ -25,6 +26,7 @@ use crate::device::{BlobUse, Context, ContextInfo, Contexts, Hold, Submission, t
 use keeper::Keeper;
 pub use metrics::Metrics;
 pub use process::Program;
+use supply::Supply;
 use worker::Worker;
 
 /// What workers may cost this process and the host, whatever the guest does.
@@ -68,6 +70,7 @@ pub struct Workers {
     keeper: Keeper,
     bounds: Bounds,
     metrics: Arc<Metrics>,
+    supply: Arc<Supply>,
     next: AtomicU64,
 }
 
@@ -80,7 +83,20 @@ impl Workers {
         let metrics = Arc::<Metrics>::default();
         let keeper = Keeper::start(program)?;
         // 0 is the keeper's own.
-        Ok(Workers { keeper, bounds, metrics, next: AtomicU64::new(1) })
+        let supply = Supply::new(supply::Limits::default());
+        Ok(Workers { keeper, bounds, metrics, supply, next: AtomicU64::new(1) })
+    }
+
+    /// With these limits of the memory that they share.
+    #[must_use]
+    pub fn sharing(self, limits: supply::Limits) -> Workers {
+        Workers { supply: Supply::new(limits), ..self }
+    }
+
+    /// What they were granted. Stays valid when the workers are gone.
+    #[must_use]
+    pub fn supply(&self) -> Arc<Supply> {
+        Arc::clone(&self.supply)
     }
 
     /// What has happened so far. Stays valid when the workers are gone.
@@ -98,7 +114,8 @@ impl Contexts for Workers {
         }
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let name = format!("context {} ({})", info.id, info.name);
-        let made = Worker::new(number, name, self.bounds, Arc::clone(&self.metrics), self.keeper.handle());
+        let (metrics, share) = (Arc::clone(&self.metrics), self.supply.share());
+        let made = Worker::new(number, name, self.bounds, metrics, share, self.keeper.handle());
         let (worker, theirs) = made.map_err(|error| {
             throttle::warn(format_args!("context {} gets no worker: {error}", info.id));
             Failure::OutOfMemory

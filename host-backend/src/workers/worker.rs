@@ -14,6 +14,7 @@ use softgpu::seqpacket;
 
 use super::keeper::Handle;
 use super::mailbox::Mailbox;
+use super::supply::Share;
 use super::{Bounds, Metrics};
 use crate::device::{Answer, BlobUse, Hold, Submission, throttle};
 use crate::link::FromWorker;
@@ -60,6 +61,8 @@ struct State {
     attached: HashMap<u32, u64>,
     submitted: HashMap<u64, Answer>,
     next: u64,
+    /// Memory that it was granted; given back when the process is gone.
+    share: Option<Share>,
     /// Dropped when the process is gone.
     done: Option<Hold>,
 }
@@ -82,6 +85,7 @@ impl Worker {
         name: String,
         bounds: Bounds,
         metrics: Arc<Metrics>,
+        share: Share,
         keeper: Handle,
     ) -> io::Result<(Worker, OwnedFd)> {
         let (socket, theirs) = seqpacket::pair()?;
@@ -96,6 +100,7 @@ impl Worker {
             attached: HashMap::new(),
             submitted: HashMap::new(),
             next: 0,
+            share: Some(share),
             done: None,
         };
         Ok((Worker { number, name, bounds, metrics, keeper, socket, state: Mutex::new(state) }, theirs))
@@ -276,6 +281,18 @@ impl Worker {
                 drop(state);
                 self.give_back(blob.ok_or("it released a blob that was not taken from it")?);
             }
+            FromWorker::Ask { stock, bytes } => {
+                let Some(share) = &mut state.share else { return Ok(()) };
+                let (granted, left) = share.ask(stock, bytes).map_err(|wrong| wrong.to_string())?;
+                if !state.mailbox.grant(granted, left) {
+                    return Err("it asks for memory again before it took the answer".to_owned());
+                }
+                self.send(&mut state);
+            }
+            FromWorker::GiveBack { stock, bytes } => {
+                let given = state.share.as_mut().map(|share| share.give_back(stock, bytes));
+                given.unwrap_or(Ok(())).map_err(|wrong| wrong.to_string())?;
+            }
         }
         Ok(())
     }
@@ -337,8 +354,9 @@ impl Worker {
         state.phase = Phase::Gone;
         let answers = std::mem::take(&mut state.submitted);
         let blobs = state.mailbox.empty();
-        let done = state.done.take();
+        let (done, share) = (state.done.take(), state.share.take());
         drop(state);
+        drop(share);
         if orderly {
             log::debug!("{}: its worker has ended", self.name);
         } else {

@@ -180,6 +180,9 @@ impl Line {
         loop {
             match FromWorker::receive(&self.socket) {
                 Ok(Some(FromWorker::Ready)) => {}
+                Ok(Some(asked @ (FromWorker::Ask { .. } | FromWorker::GiveBack { .. }))) => {
+                    eprintln!("the worker was not told to ask for memory, and says {asked:?}");
+                }
                 Ok(Some(FromWorker::Failed { why })) => eprintln!("the worker fails: {why}"),
                 Ok(Some(FromWorker::Done { ticket, .. })) => drop(self.state().fences.remove(&ticket)),
                 Ok(Some(FromWorker::Released { attachment })) => {

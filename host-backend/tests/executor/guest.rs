@@ -18,6 +18,7 @@ use vhost_device_kfd::gpu::Gpu;
 use vhost_device_kfd::link::{FromWorker, Place, ToWorker};
 use vhost_device_kfd::worker::kfd::{Config, KfdExecutor, open};
 use vhost_device_kfd::worker::run;
+use vhost_device_kfd::workers::supply::Share;
 use vm_memory::{Bytes, FileOffset, GuestAddress, GuestMemoryMmap};
 
 pub const PAGE: u64 = 4096;
@@ -87,12 +88,15 @@ impl Guest {
 
     /// A guest whose worker is the program, locked in.
     pub fn of_a_process(profile: Profile) -> Guest {
-        let guest = Guest::of(|socket| {
-            let mut command = Command::new(env!("CARGO_BIN_EXE_vhost-device-kfd"));
-            let daemon = format!("--daemon={}", std::process::id());
-            command.args(["worker", &daemon, &format!("--gpu=soft:{profile}")]).stdin(socket);
-            Worker::Process(command.spawn().expect("started"))
-        });
+        let guest = Guest::of(|socket| started(profile, &[], socket));
+        guest.set_up();
+        guest
+    }
+
+    /// The same, with a worker that asks for memory and keeps so much of what it freed.
+    pub fn sharing(profile: Profile, share: Share, keep: u64) -> Guest {
+        let allowance = format!("--allowance={keep}");
+        let guest = Guest::granted(|socket| started(profile, &[&allowance], socket), Some(share));
         guest.set_up();
         guest
     }
@@ -114,6 +118,11 @@ impl Guest {
 
     /// A guest that has said nothing yet, with what it starts at the other end of its socket.
     pub fn of(start: impl FnOnce(OwnedFd) -> Worker) -> Guest {
+        Guest::granted(start, None)
+    }
+
+    /// The same, whose worker asks for memory if there is a share of it.
+    fn granted(start: impl FnOnce(OwnedFd) -> Worker, share: Option<Share>) -> Guest {
         let file = memfd_create("guest", MemfdFlags::CLOEXEC).expect("memfd");
         ftruncate(&file, RAM).expect("truncate");
         let copy = std::fs::File::from(file.as_fd().try_clone_to_owned().expect("dup"));
@@ -124,7 +133,7 @@ impl Guest {
         let (socket, said) = (Arc::new(socket), Arc::<(Mutex<Said>, Condvar)>::default());
         let reader = {
             let (socket, said) = (Arc::clone(&socket), Arc::clone(&said));
-            thread::spawn(move || read(&socket, &said))
+            thread::spawn(move || read(&socket, &said, share))
         };
         let guest = Guest {
             ram,
@@ -411,7 +420,14 @@ impl Drop for Guest {
     }
 }
 
-fn read(socket: &OwnedFd, said: &(Mutex<Said>, Condvar)) {
+fn started(profile: Profile, options: &[&str], socket: OwnedFd) -> Worker {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_vhost-device-kfd"));
+    let daemon = format!("--daemon={}", std::process::id());
+    command.args(["worker", &daemon, &format!("--gpu=soft:{profile}")]).args(options).stdin(socket);
+    Worker::Process(command.spawn().expect("started"))
+}
+
+fn read(socket: &OwnedFd, said: &(Mutex<Said>, Condvar), mut share: Option<Share>) {
     loop {
         let message = FromWorker::receive(socket.as_fd());
         let mut state = said.0.lock().expect("no panic");
@@ -420,6 +436,15 @@ fn read(socket: &OwnedFd, said: &(Mutex<Said>, Condvar)) {
             Ok(Some(FromWorker::Done { ticket, ok })) => drop(state.done.insert(ticket, ok)),
             Ok(Some(FromWorker::Released { attachment })) => {
                 state.released.insert(attachment, ());
+            }
+            Ok(Some(FromWorker::Ask { stock, bytes })) => {
+                let share = share.as_mut().expect("it is not told to ask");
+                let (granted, left) = share.ask(stock, bytes).expect("it asks for what there is");
+                ToWorker::Granted { granted, left }.send(socket.as_fd(), None).expect("sent");
+            }
+            Ok(Some(FromWorker::GiveBack { stock, bytes })) => {
+                let share = share.as_mut().expect("it is not told to ask");
+                share.give_back(stock, bytes).expect("it has as much");
             }
             Ok(Some(FromWorker::Failed { why })) => panic!("{why}"),
             Ok(None) | Err(_) => state.ended = true,

@@ -13,6 +13,8 @@ pub struct Config {
     pub memory: u64,
     /// Aliases at a time.
     pub aliases: u32,
+    /// Queues at a time; the GPU has a limit too.
+    pub queues: u32,
     /// Bytes of requests that wait to be executed at a time.
     pub waiting_bytes: usize,
     /// Whether the guest may debug. Without, what a debugger needs is not offered.
@@ -31,6 +33,7 @@ impl Default for Config {
             waits: 1024,
             memory: u64::MAX,
             aliases: 1 << 17,
+            queues: u32::MAX,
             waiting_bytes: 64 << 20,
             debug: false,
             window: false,

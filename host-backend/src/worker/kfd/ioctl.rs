@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use protocol::kfd::args::{
-    AllocMemoryOfGpuArgs, CreateQueueArgs, DestroyQueueArgs, FreeMemoryOfGpuArgs, GetProcessAperturesArgs,
-    GetProcessAperturesNewArgs, UpdateQueueArgs, WaitEventsArgs,
+    AllocMemoryOfGpuArgs, CreateQueueArgs, DestroyQueueArgs, FreeMemoryOfGpuArgs, GetAvailableMemoryArgs,
+    GetProcessAperturesArgs, GetProcessAperturesNewArgs, UpdateQueueArgs, WaitEventsArgs,
 };
 use protocol::kfd::constants::{AllocFlags, MmapOffset, MmapType, WaitResult};
 use protocol::kfd::flat::{FlatCall, FlatMem, FlatWrites};
@@ -19,19 +20,31 @@ use protocol::wire::structs::Descriptor;
 use protocol::{Declaration, Errno};
 use zerocopy::IntoBytes as _;
 
+use super::grants::{Grants, buffer_bytes};
 use super::mapping::PAGE;
 use super::policy::{Policy, put, typed};
 use super::relay::{Queue, Relay};
 use super::space::{AddressRange, Pin, Space};
+use crate::worker::allowance::Portion;
 
 /// What a context is to its KFD.
 pub(super) struct Client {
     // Dropped in this order: nothing rings doorbells of queues that are gone, queues stop before memory goes.
     pub(super) relay: Relay,
     pub(super) process: Arc<dyn Process>,
-    userptrs: Mutex<HashMap<u64, Pin>>,
+    buffers: Mutex<HashMap<u64, Held>>,
+    queues: AtomicU32,
     policy: Policy,
+    grants: Grants,
     pub(super) space: Arc<Space>,
+}
+
+/// What a buffer keeps until it is freed.
+struct Held {
+    /// Registered memory stays as it is.
+    _pin: Option<Pin>,
+    /// Memory counts.
+    _portion: Option<Portion>,
 }
 
 /// What an ioctl did.
@@ -46,8 +59,15 @@ pub(super) struct Outcome {
 }
 
 impl Client {
-    pub(super) fn new(process: Arc<dyn Process>, space: Arc<Space>, relay: Relay, policy: Policy) -> Client {
-        Client { relay, process, userptrs: Mutex::default(), policy, space }
+    pub(super) fn new(
+        process: Arc<dyn Process>,
+        space: Arc<Space>,
+        relay: Relay,
+        policy: Policy,
+        grants: Grants,
+    ) -> Client {
+        let (buffers, queues) = (Mutex::default(), AtomicU32::new(0));
+        Client { relay, process, buffers, queues, policy, grants, space }
     }
 
     /// Makes the call.
@@ -124,6 +144,7 @@ impl Client {
         Ok(match declaration {
             Declaration::Kfd(Ioctl::AllocMemoryOfGpu) => self.alloc(args, make),
             Declaration::Kfd(Ioctl::FreeMemoryOfGpu) => self.free(args, make),
+            Declaration::Kfd(Ioctl::AvailableMemory) => self.available(args, make),
             Declaration::Kfd(Ioctl::CreateQueue) => self.create_queue(args, make),
             Declaration::Kfd(Ioctl::UpdateQueue) => self.update_queue(args, make),
             Declaration::Kfd(Ioctl::DestroyQueue) => self.destroy_queue(args, make),
@@ -132,18 +153,20 @@ impl Client {
         })
     }
 
-    /// Memory that is registered stays aliased until it is freed.
+    /// Memory that is registered stays aliased until it is freed, and memory that contexts share is counted until then.
     fn alloc(&self, args: &mut [u8], make: impl Fn(&mut [u8]) -> Result<i32, Errno>) -> Result<i32, Errno> {
         let asked = typed::<AllocMemoryOfGpuArgs>(args);
-        if !AllocFlags(asked.flags).contains(AllocFlags::USERPTR) {
-            return make(args);
-        }
-        let pin = self.space.pin(registered(&asked).ok_or(Errno::EINVAL)?)?;
+        let registers = AllocFlags(asked.flags).contains(AllocFlags::USERPTR);
+        let pin =
+            if registers { Some(self.space.pin(registered(&asked).ok_or(Errno::EINVAL)?)?) } else { None };
+        let portion = self.grants.buffer(&asked)?;
         let value = make(args)?;
-        let handle = typed::<AllocMemoryOfGpuArgs>(args).handle;
-        let before = self.userptrs().insert(handle, pin);
-        if before.is_some() {
-            log::error!("a bug: buffer {handle:#x} is given out twice");
+        if pin.is_some() || portion.is_some() {
+            let handle = typed::<AllocMemoryOfGpuArgs>(args).handle;
+            let before = self.buffers().insert(handle, Held { _pin: pin, _portion: portion });
+            if before.is_some() {
+                log::error!("a bug: buffer {handle:#x} is given out twice");
+            }
         }
         Ok(value)
     }
@@ -151,16 +174,29 @@ impl Client {
     fn free(&self, args: &mut [u8], make: impl Fn(&mut [u8]) -> Result<i32, Errno>) -> Result<i32, Errno> {
         let handle = typed::<FreeMemoryOfGpuArgs>(args).handle;
         // Taken out before: another thread may get the same handle as soon as it is free.
-        let pin = self.userptrs().remove(&handle);
+        let held = self.buffers().remove(&handle);
         let result = make(args);
-        if let (Err(_), Some(pin)) = (result, pin) {
-            self.userptrs().insert(handle, pin);
+        if let (Err(_), Some(held)) = (result, held) {
+            self.buffers().insert(handle, held);
         }
         result
     }
 
-    fn userptrs(&self) -> MutexGuard<'_, HashMap<u64, Pin>> {
-        self.userptrs.lock().unwrap_or_else(PoisonError::into_inner)
+    fn buffers(&self) -> MutexGuard<'_, HashMap<u64, Held>> {
+        self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// KFD's answer knows of this context alone where each has a software GPU of its own.
+    fn available(
+        &self,
+        args: &mut [u8],
+        make: impl Fn(&mut [u8]) -> Result<i32, Errno>,
+    ) -> Result<i32, Errno> {
+        let value = make(args)?;
+        let mut answer = typed::<GetAvailableMemoryArgs>(args);
+        answer.available = self.grants.available(answer.gpu_id, answer.available);
+        put(args, &answer);
+        Ok(value)
     }
 
     fn create_queue(
@@ -168,7 +204,10 @@ impl Client {
         args: &mut [u8],
         make: impl Fn(&mut [u8]) -> Result<i32, Errno>,
     ) -> Result<i32, Errno> {
-        let value = make(args)?;
+        self.grants.queue(&self.queues)?;
+        let value = make(args).inspect_err(|_| {
+            self.queues.fetch_sub(1, Ordering::Relaxed);
+        })?;
         let mut made = typed::<CreateQueueArgs>(args);
         made.doorbell_offset = kernels_offset(&made);
         put(args, &made);
@@ -203,7 +242,9 @@ impl Client {
         // Before: its doorbell may be another queue's as soon as it is gone.
         let queue = self.relay.remove(id);
         let result = make(args);
-        if let (Err(_), Some(queue)) = (result, queue) {
+        if result.is_ok() {
+            self.queues.fetch_sub(1, Ordering::Relaxed);
+        } else if let Some(queue) = queue {
             self.relay.put_back(id, queue);
         }
         result
@@ -265,11 +306,9 @@ fn kernels_offset(made: &CreateQueueArgs) -> u64 {
 
 const NEW_APERTURES: Declaration = Declaration::Kfd(Ioctl::GetProcessAperturesNew);
 
-/// The pages that become the GPU's (`init_user_pages`): a ring that appears twice has half the memory.
+/// The pages that become the GPU's (`init_user_pages`).
 fn registered(args: &AllocMemoryOfGpuArgs) -> Option<AddressRange> {
-    let twice = AllocFlags(args.flags).contains(AllocFlags::AQL_QUEUE_MEM);
-    let size = if twice { args.size >> 1 } else { args.size };
-    AddressRange::new(args.mmap_offset & !(PAGE - 1), size.checked_next_multiple_of(PAGE)?)
+    AddressRange::new(args.mmap_offset & !(PAGE - 1), buffer_bytes(args)?)
 }
 
 /// One call, as far as the guest describes it.

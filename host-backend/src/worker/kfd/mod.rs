@@ -12,6 +12,7 @@
 mod area;
 mod blob;
 mod config;
+mod grants;
 mod ioctl;
 mod kernel;
 mod mapping;
@@ -32,6 +33,7 @@ use protocol::Errno;
 use protocol::kfd::Kfd;
 use protocol::wire::Submission;
 
+use super::allowance::Allowance;
 use super::{Done, Executor, GuestBlob, Released};
 use area::Area;
 use blob::Blobs;
@@ -49,6 +51,7 @@ pub struct KfdExecutor {
     pid: u32,
     kfd: Arc<dyn Kfd>,
     mappings: Arc<Mappings>,
+    allowance: Arc<Allowance>,
     blobs: Arc<Blobs>,
     running: Mutex<Running>,
 }
@@ -67,8 +70,14 @@ impl KfdExecutor {
     pub fn new(kfd: Arc<dyn Kfd>, config: Config) -> KfdExecutor {
         let mappings = Arc::new(Mappings::of_this_kernel());
         let blobs = Arc::new(Blobs::new(Arc::clone(&mappings)));
-        let pid = std::process::id();
-        KfdExecutor { config, pid, kfd, mappings, blobs, running: Mutex::default() }
+        let (pid, allowance) = (std::process::id(), Arc::new(Allowance::unlimited()));
+        KfdExecutor { config, pid, kfd, mappings, allowance, blobs, running: Mutex::default() }
+    }
+
+    /// With memory that the device process grants.
+    #[must_use]
+    pub fn with_allowance(self, allowance: Allowance) -> KfdExecutor {
+        KfdExecutor { allowance: Arc::new(allowance), ..self }
     }
 
     fn running(&self) -> MutexGuard<'_, Running> {
@@ -88,6 +97,7 @@ impl KfdExecutor {
             self.pid,
             Arc::clone(&self.kfd),
             Arc::clone(&self.mappings),
+            Arc::clone(&self.allowance),
         );
         let thread = thread::Builder::new().name("kfd-calls".into()).spawn(move || server.serve());
         let thread = thread.map_err(|error| {
@@ -140,7 +150,13 @@ impl Executor for KfdExecutor {
         }
     }
 
+    fn granted(&self, granted: bool, left: u64) {
+        self.allowance.answer(granted, left);
+    }
+
     fn end(&self) {
+        // Who calls this is who would hear an answer.
+        self.allowance.end();
         let mut running = self.running();
         running.ended = true;
         let (session, thread) = (running.session.take(), running.thread.take());

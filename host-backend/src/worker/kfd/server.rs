@@ -17,6 +17,7 @@ use protocol::{Declaration, Errno};
 use super::area::Area;
 use super::blob::Blobs;
 use super::config::Config;
+use super::grants::Grants;
 use super::ioctl::{Client, Outcome};
 use super::mapping::{self, Mappings, PAGE};
 use super::policy::Policy;
@@ -26,6 +27,7 @@ use super::relay::Relay;
 use super::session::{Call, Message, Session};
 use super::space::{AddressRange, GuestMem, SpaceLimits};
 use super::topology::{Sight, for_guest};
+use crate::worker::allowance::Allowance;
 
 /// Threads for calls that take long but do not wait for others.
 const SLOW_THREADS: usize = 2;
@@ -47,6 +49,7 @@ pub(super) struct Server {
     pid: u32,
     kfd: Arc<dyn Kfd>,
     mappings: Arc<Mappings>,
+    allowance: Arc<Allowance>,
 }
 
 /// A context after HELLO.
@@ -78,11 +81,12 @@ impl Server {
         pid: u32,
         kfd: Arc<dyn Kfd>,
         mappings: Arc<Mappings>,
+        allowance: Arc<Allowance>,
     ) -> Server {
         let waits = Pool::new("kfd-wait", config.waits as usize);
         let slow = Pool::new("kfd-slow", SLOW_THREADS);
         let waiting = Arc::default();
-        Server { waits, slow, context: None, waiting, session, blobs, config, pid, kfd, mappings }
+        Server { waits, slow, context: None, waiting, session, blobs, config, pid, kfd, mappings, allowance }
     }
 
     /// Takes calls until the session ends. When this returns, everything of the context is gone.
@@ -213,8 +217,13 @@ impl Server {
             ..HelloAnswer::default()
         };
         let policy = Policy::new(range, sight.debug, window);
+        let grants = Grants {
+            allowance: Arc::clone(&self.allowance),
+            gpus: topology.gpus().map(|gpu| gpu.gpu_id).collect(),
+            queues: self.config.queues,
+        };
         let context = Context {
-            client: Client::new(process, space, Relay::new(!self.config.spin.is_zero()), policy),
+            client: Client::new(process, space, Relay::new(!self.config.spin.is_zero()), policy, grants),
             kfd: Arc::clone(&self.kfd),
             tree: Mutex::default(),
             sight,

@@ -20,6 +20,8 @@ fn a_worker_that_breaks_the_rules_is_ended() {
         Mode::ReadyForEver,
         Mode::AnswersWhatIsNotAsked,
         Mode::ReleasesWhatItHas,
+        Mode::AsksForEver,
+        Mode::GivesBackWhatItHasNot,
     ] {
         let mut rig = Rig::start(mode);
         rig.vm.create_context(1);

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustix::net::SendFlags;
-use vhost_device_kfd::link::FromWorker;
+use vhost_device_kfd::link::{FromWorker, Stock};
 use vhost_device_kfd::worker::{Done, Executor, GuestBlob, Released, run as serve, start};
 use vhost_device_kfd::workers::Program;
 
@@ -41,7 +41,8 @@ pub fn run() {
     };
     misbehave(mode, &socket);
     let executor = Arc::new(Obedient { mode, ..Obedient::default() });
-    executor.state.lock().expect("no panic").socket = socket.as_raw_fd();
+    let socket = Arc::new(socket);
+    executor.state.lock().expect("no panic").socket = Some(Arc::clone(&socket));
     serve(socket, executor).expect("the daemon goes on");
     std::process::exit(0);
 }
@@ -80,6 +81,16 @@ fn misbehave(mode: Mode, socket: &OwnedFd) {
             let _ = FromWorker::Released { attachment: 1 }.send(socket);
             sleep_for_ever();
         }
+        Mode::AsksForEver => {
+            let _ = FromWorker::Ready.send(socket);
+            while (FromWorker::Ask { stock: Stock::Host, bytes: 0 }).send(socket).is_ok() {}
+            sleep_for_ever();
+        }
+        Mode::GivesBackWhatItHasNot => {
+            let _ = FromWorker::Ready.send(socket);
+            let _ = FromWorker::GiveBack { stock: Stock::Vram(1), bytes: 1 }.send(socket);
+            sleep_for_ever();
+        }
         Mode::TakesNothing => {
             FromWorker::Ready.send(socket).expect("sent");
             sleep_for_ever();
@@ -102,7 +113,9 @@ struct Obedient {
 
 #[derive(Default)]
 struct State {
-    socket: i32,
+    socket: Option<Arc<OwnedFd>>,
+    /// Who waits for the device process's answer, and what it should be: that memory is granted, or so much is left.
+    asked: Option<(Done, Option<u64>)>,
     blobs: Vec<GuestBlob>,
     kept: Vec<Done>,
     /// Released when it is told to.
@@ -132,7 +145,18 @@ impl Executor for Obedient {
             "fail" => return done.fail(),
             "keep" => return state.kept.push(done),
             "let" => state.kept.drain(..).for_each(Done::complete),
-            "look" => look(state.socket),
+            "look" => look(state.socket.as_ref().expect("set").as_raw_fd()),
+            "take" | "left" | "host" => {
+                let (gpu, bytes) = (u32::try_from(number()).expect("an id"), number());
+                let (ask, left) = if command == "left" { (0, Some(bytes)) } else { (bytes, None) };
+                let stock = if command == "host" { Stock::Host } else { Stock::Vram(gpu) };
+                state.asked = Some((done, left));
+                return state.say(&FromWorker::Ask { stock, bytes: ask });
+            }
+            "give" => {
+                let stock = Stock::Vram(u32::try_from(number()).expect("an id"));
+                state.say(&FromWorker::GiveBack { stock, bytes: number() });
+            }
             "pid" => state.write(number(), number(), &std::process::id().to_le_bytes()),
             "write" => {
                 let (id, offset, value) = (number(), number(), number());
@@ -157,6 +181,12 @@ impl Executor for Obedient {
         done.complete();
     }
 
+    fn granted(&self, granted: bool, left: u64) {
+        let asked = self.state.lock().expect("no panic").asked.take();
+        let (done, expected) = asked.expect("nothing is answered that was not asked");
+        if expected.map_or(granted, |expected| left == expected) { done.complete() } else { done.fail() }
+    }
+
     fn end(&self) {
         if self.mode == Mode::HangsAtTheEnd {
             sleep_for_ever();
@@ -170,6 +200,10 @@ fn kill_itself() -> ! {
 }
 
 impl State {
+    fn say(&self, message: &FromWorker) {
+        message.send(self.socket.as_ref().expect("set")).expect("sent");
+    }
+
     /// Writes into a blob, as far as the bytes are in one piece.
     fn write(&self, id: u64, mut offset: u64, bytes: &[u8]) {
         let blob = self.blobs.iter().find(|blob| u64::from(blob.id) == id).expect("attached");

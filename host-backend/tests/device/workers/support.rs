@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::virtio_gpu::{Command, ResponseId};
+use vhost_device_kfd::workers::supply::{Limits, Supply};
 use vhost_device_kfd::workers::{Bounds, Metrics, Program, Workers};
 use vm_memory::{Bytes as _, GuestAddress};
 
@@ -28,10 +29,12 @@ pub enum Mode {
     AnswersWhatIsNotAsked,
     ReleasesWhatItHas,
     TakesNothing,
+    AsksForEver,
+    GivesBackWhatItHasNot,
 }
 
 impl Mode {
-    pub const ALL: [Mode; 13] = [
+    pub const ALL: [Mode; 15] = [
         Mode::Obeys,
         Mode::HangsAtTheEnd,
         Mode::Prints,
@@ -45,6 +48,8 @@ impl Mode {
         Mode::AnswersWhatIsNotAsked,
         Mode::ReleasesWhatItHas,
         Mode::TakesNothing,
+        Mode::AsksForEver,
+        Mode::GivesBackWhatItHasNot,
     ];
 }
 
@@ -57,6 +62,7 @@ const NOTES_AT: u64 = BLOBS - 0x1000;
 pub struct Rig {
     pub vm: Vm,
     pub metrics: Arc<Metrics>,
+    pub supply: Arc<Supply>,
     fence: u64,
 }
 
@@ -70,11 +76,16 @@ impl Rig {
     }
 
     pub fn of(program: Program, bounds: Bounds) -> Rig {
-        let workers = Workers::new(program, bounds).expect("a thread");
-        let metrics = workers.metrics();
+        Rig::sharing(program, bounds, Limits::default())
+    }
+
+    /// One whose contexts share no more memory than this.
+    pub fn sharing(program: Program, bounds: Bounds, limits: Limits) -> Rig {
+        let workers = Workers::new(program, bounds).expect("a thread").sharing(limits);
+        let (metrics, supply) = (workers.metrics(), workers.supply());
         let mut vm = Setup::new(workers).start();
         vm.create_blob(NOTES, NOTES_AT, 0x1000);
-        Rig { vm, metrics, fence: 0 }
+        Rig { vm, metrics, supply, fence: 0 }
     }
 
     /// Submits with a fence and waits for it.
@@ -122,6 +133,7 @@ impl Rig {
         assert_eq!(self.vm.device.ledger().in_use(), (0, 0));
         assert_eq!(self.vm.device.open_requests(), 0);
         assert_eq!(self.metrics.pieces.load(std::sync::atomic::Ordering::Relaxed), 0);
+        assert_eq!(self.supply.granted(), (0, 0));
     }
 }
 

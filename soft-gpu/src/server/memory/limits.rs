@@ -9,6 +9,7 @@ use protocol::kfd::ProcessId;
 use protocol::kfd::constants::AllocFlags;
 
 use crate::mem::PAGE_SIZE;
+use crate::profile::Machine;
 
 /// `AMDGPU_RESERVE_MEM_LIMIT`: system memory that KFD leaves to others.
 const RESERVED_SYSTEM: u64 = 3 << 29;
@@ -61,8 +62,8 @@ impl Limits {
         let used = Used { vram: vec![VramUsed::default(); vram.len()], ..Used::default() };
         Self {
             max_system,
-            max_ttm: (system / 2) & !(PAGE_SIZE - 1),
-            page_tables: (total >> 14).max(RESERVED_VRAM),
+            max_ttm: max_ttm(system),
+            page_tables: page_tables(total),
             vram,
             per_process: AtomicU64::new(u64::MAX),
             used: Mutex::new(used),
@@ -137,6 +138,33 @@ impl Limits {
     /// Bytes of system memory that TTM may use.
     pub(crate) fn gtt_limit(&self) -> u64 {
         self.max_ttm
+    }
+}
+
+/// TTM's limit on a machine with so much system memory.
+fn max_ttm(system: u64) -> u64 {
+    (system / 2) & !(PAGE_SIZE - 1)
+}
+
+/// VRAM of each GPU that is set aside where all have so much together.
+fn page_tables(total: u64) -> u64 {
+    (total >> 14).max(RESERVED_VRAM)
+}
+
+impl Machine {
+    /// VRAM that buffers can have on each GPU, by KFD's id of it: what several [`SoftGpu`](crate::SoftGpu)s of one machine
+    /// have to share.
+    #[must_use]
+    pub fn vram_for_buffers(&self) -> Vec<(u32, u64)> {
+        let total = self.gpus.iter().fold(0u64, |sum, gpu| sum.saturating_add(gpu.vram.size));
+        let rest = |size: u64| size.saturating_sub(page_tables(total));
+        self.gpus.iter().map(|gpu| (gpu.gpu_id, rest(gpu.vram.size))).collect()
+    }
+
+    /// System memory that the driver allocates for buffers at most (GTT).
+    #[must_use]
+    pub fn gtt_for_buffers(&self) -> u64 {
+        max_ttm(self.system_memory())
     }
 }
 
@@ -274,6 +302,26 @@ mod tests {
     fn page_tables_are_set_aside_on_each_gpu() {
         assert_eq!(limits().available(A, 0), 16 * GIB - (8 << 20));
         assert_eq!(Limits::new(64 * GIB, vec![192 * GIB]).available(A, 0), 192 * GIB - (12 << 20));
+    }
+
+    #[test]
+    fn a_machine_says_what_its_buffers_can_have() {
+        for profile in crate::Profile::ALL {
+            let machine = profile.machine(crate::Kernel::default());
+            let limits = Arc::new(Limits::new(
+                machine.system_memory(),
+                machine.gpus.iter().map(|gpu| gpu.vram.size).collect(),
+            ));
+            let vram = machine.vram_for_buffers();
+            assert_eq!(vram.len(), machine.gpus.len());
+            for (index, (_, bytes)) in vram.into_iter().enumerate() {
+                assert!(limits.charge(A, index, bytes + PAGE_SIZE, AllocFlags::VRAM).is_err(), "{profile}");
+                assert!(limits.charge(A, index, bytes, AllocFlags::VRAM).is_ok(), "{profile}");
+            }
+            let gtt = machine.gtt_for_buffers();
+            assert!(limits.charge(A, 0, gtt + PAGE_SIZE, AllocFlags::GTT).is_err(), "{profile}");
+            assert!(limits.charge(A, 0, gtt, AllocFlags::GTT).is_ok(), "{profile}");
+        }
     }
 
     #[test]
