@@ -6,6 +6,7 @@ mod guest;
 mod hostile;
 mod jailed;
 mod life;
+mod many;
 mod program;
 mod queues;
 mod waits;

@@ -3,6 +3,7 @@
 mod death;
 mod grants;
 mod hostile;
+mod hotplug;
 mod process;
 mod support;
 mod use_of_blobs;

@@ -162,6 +162,14 @@ impl Executor for Obedient {
                 let (id, offset, value) = (number(), number(), number());
                 state.write(id, offset, &value.to_le_bytes());
             }
+            // As `write`, where the blob may have been taken away.
+            "try" => {
+                let (id, offset, value) = (number(), number(), number());
+                if !state.blobs.iter().any(|blob| u64::from(blob.id) == id) {
+                    return done.fail();
+                }
+                state.write(id, offset, &value.to_le_bytes());
+            }
             "fds" if number() != open_guest_memory() => return done.fail(),
             "fds" => {}
             "cling" => state.clings = true,
