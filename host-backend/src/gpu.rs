@@ -6,6 +6,9 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use hsakmt::native::{Native, Paths};
+use protocol::kfd::Kfd as _;
+use protocol::kfd::topology::Topology;
 use rustix::fs::{Access, access};
 use softgpu::Profile;
 use softgpu::profile::UnknownProfile;
@@ -98,6 +101,76 @@ fn no_file(path: &Path, error: &std::io::Error) -> String {
     }
 }
 
+impl Gpu {
+    /// How many GPUs there are.
+    ///
+    /// # Errors
+    /// When the machine's topology cannot be read.
+    pub fn count(&self) -> Result<usize, Unusable> {
+        match self {
+            Gpu::Soft(profile) => Ok(profile.machine(softgpu::Kernel::default()).gpus.len()),
+            Gpu::Kfd(path) => {
+                let native = Native::new(Paths { kfd: path.clone(), ..Paths::default() });
+                let unusable = |why: &dyn fmt::Display| Unusable { path: path.clone(), why: why.to_string() };
+                let tree = native.topology().map_err(|errno| unusable(&errno))?;
+                let read = Topology::parse(&tree).map_err(|error| unusable(&error))?;
+                Ok(read.topology.gpus().count())
+            }
+        }
+    }
+}
+
+/// Some of the GPUs of a machine, by their order in KFD's topology.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GpuSet(u128);
+
+impl GpuSet {
+    /// All that there are.
+    pub const ALL: GpuSet = GpuSet(u128::MAX);
+
+    /// Whether it has the GPU with this number, from 0.
+    #[must_use]
+    pub fn contains(self, number: usize) -> bool {
+        u32::try_from(number).is_ok_and(|number| self.0.checked_shr(number).is_some_and(|bits| bits & 1 != 0))
+    }
+
+    /// The first number that a machine with so many GPUs does not have.
+    #[must_use]
+    pub fn beyond(self, count: usize) -> Option<usize> {
+        if self == GpuSet::ALL { None } else { (count..128).find(|number| self.contains(*number)) }
+    }
+}
+
+impl Default for GpuSet {
+    fn default() -> GpuSet {
+        GpuSet::ALL
+    }
+}
+
+impl fmt::Display for GpuSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let numbers = (0..128).filter(|number| self.contains(*number)).map(|number| number.to_string());
+        f.write_str(&numbers.collect::<Vec<_>>().join(","))
+    }
+}
+
+/// Not a set of GPUs.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected numbers of GPUs, from 0 to 127, with commas between them")]
+pub struct NoGpuSet;
+
+impl FromStr for GpuSet {
+    type Err = NoGpuSet;
+
+    fn from_str(text: &str) -> Result<GpuSet, NoGpuSet> {
+        text.split(',').try_fold(GpuSet(0), |set, number| {
+            let plain = number.bytes().all(|byte| byte.is_ascii_digit());
+            let number: u32 = number.parse().ok().filter(|_| plain).ok_or(NoGpuSet)?;
+            1_u128.checked_shl(number).map(|bit| GpuSet(set.0 | bit)).ok_or(NoGpuSet)
+        })
+    }
+}
+
 /// Why the machine's GPUs cannot be used.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot use {}: {why}", path.display())]
@@ -178,5 +251,23 @@ mod tests {
         assert_eq!(why("/etc/passwd"), "cannot use /etc/passwd: it is no device file");
         assert_eq!(Gpu::Kfd("/dev/null".into()).check(), Ok(()));
         assert_eq!(Gpu::Soft(Profile::Mi300x).check(), Ok(()));
+    }
+
+    #[test]
+    fn sets_of_gpus_come_back_from_their_text() {
+        for (text, has, beyond) in
+            [("0", &[0][..], None), ("1", &[1], None), ("3,0", &[0, 3], Some(3)), ("127", &[127], Some(127))]
+        {
+            let set: GpuSet = text.parse().expect("a set");
+            assert_eq!((0..200).filter(|number| set.contains(*number)).collect::<Vec<_>>(), has);
+            assert_eq!(set.to_string().parse(), Ok(set));
+            assert_eq!(set.beyond(2), beyond, "{text}");
+        }
+        assert!(GpuSet::ALL.contains(0) && GpuSet::ALL.contains(127) && GpuSet::ALL.beyond(1).is_none());
+        for text in ["", ",", "0,", "x", "-1", "+1", "128", "0 1", "4294967296"] {
+            assert_eq!(text.parse::<GpuSet>(), Err(NoGpuSet), "{text}");
+        }
+        assert_eq!(Gpu::Soft(Profile::TwoGpu).count(), Ok(2));
+        assert_eq!(Gpu::Soft(Profile::CpuOnly).count(), Ok(0));
     }
 }

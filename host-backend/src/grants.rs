@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::gpu::Gpu;
-use crate::worker::kfd::Config;
+use crate::gpu::{Gpu, GpuSet, Unusable};
+use crate::worker::kfd::{Config, Permissions};
 use crate::workers::supply;
 
 /// The options that say it; the daemon and its workers have the same.
@@ -24,6 +24,15 @@ pub struct GrantArgs {
     #[arg(long, value_name = "N")]
     pub max_queues: Option<u32>,
 
+    /// GPUs that guests get, by their order in the machine, from 0, as in 0,2. All if it is not given.
+    #[arg(long, value_name = "LIST")]
+    pub share_gpus: Option<GpuSet>,
+
+    /// Lets guests use the profiler of the machine's GPUs (PROFILER, PC_SAMPLE), which one process has at a time: a guest can lock all
+    /// others out. Not for software GPUs, which have none.
+    #[arg(long)]
+    pub allow_profiling: bool,
+
     /// Lets guests enable what debuggers need (RUNTIME_ENABLE).
     #[arg(long)]
     pub debug: bool,
@@ -38,7 +47,15 @@ const MAPPINGS: u32 = 1 << 17;
 
 impl Default for GrantArgs {
     fn default() -> GrantArgs {
-        GrantArgs { max_memory: None, max_mappings: MAPPINGS, max_queues: None, debug: false, vm_id: None }
+        GrantArgs {
+            max_memory: None,
+            max_mappings: MAPPINGS,
+            max_queues: None,
+            share_gpus: None,
+            allow_profiling: false,
+            debug: false,
+            vm_id: None,
+        }
     }
 }
 
@@ -51,9 +68,26 @@ impl GrantArgs {
             memory: self.max_memory.map_or(default.memory, |mebibytes| u64::from(mebibytes) << 20),
             aliases: self.max_mappings,
             queues: self.max_queues.unwrap_or(default.queues),
-            debug: self.debug,
+            permissions: Permissions { debug: self.debug, profiling: self.allow_profiling },
+            gpus: self.share_gpus.unwrap_or_default(),
             identity: self.vm_id.map_or(default.identity, |id| id.0),
             ..default
+        }
+    }
+
+    /// Finds out early whether workers with this GPU can grant it.
+    ///
+    /// # Errors
+    /// [`Ungrantable`].
+    pub fn check(&self, gpu: &Gpu) -> Result<(), Ungrantable> {
+        if self.allow_profiling && matches!(gpu, Gpu::Soft(_)) {
+            return Err(Ungrantable::Profiler);
+        }
+        let Some(shared) = self.share_gpus else { return Ok(()) };
+        let count = gpu.count()?;
+        match shared.beyond(count) {
+            None => Ok(()),
+            Some(number) => Err(Ungrantable::NoSuchGpu { number, count }),
         }
     }
 
@@ -63,10 +97,31 @@ impl GrantArgs {
         let memory = self.max_memory.map(|mebibytes| format!("--max-memory={mebibytes}"));
         let mappings = Some(format!("--max-mappings={}", self.max_mappings));
         let queues = self.max_queues.map(|queues| format!("--max-queues={queues}"));
+        let gpus = self.share_gpus.map(|gpus| format!("--share-gpus={gpus}"));
+        let profiling = self.allow_profiling.then(|| "--allow-profiling".to_owned());
         let debug = self.debug.then(|| "--debug".to_owned());
         let id = self.vm_id.map(|id| format!("--vm-id={id}"));
-        [memory, mappings, queues, debug, id].into_iter().flatten().map(Into::into).collect()
+        [memory, mappings, queues, gpus, profiling, debug, id].into_iter().flatten().map(Into::into).collect()
     }
+}
+
+/// What was asked for and cannot be granted.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Ungrantable {
+    /// There is none.
+    #[error("--allow-profiling is for the machine's own GPUs (--kfd): software GPUs have no profiler")]
+    Profiler,
+    /// There are fewer.
+    #[error("--share-gpus names GPU {number}, but there are {count}, counted from 0")]
+    NoSuchGpu {
+        /// Its number.
+        number: usize,
+        /// How many there are.
+        count: usize,
+    },
+    /// It is not known how many there are.
+    #[error(transparent)]
+    Unusable(#[from] Unusable),
 }
 
 /// The options for what all contexts have together; the daemon has them alone.
@@ -168,9 +223,12 @@ mod tests {
         assert_eq!(parse(&[]).expect("valid"), GrantArgs::default());
         let id = "--vm-id=01234567-89ab-cdef-0123-456789ABCDEF";
         let limits = ["--max-memory=3", "--max-mappings=5", "--max-queues=0"];
-        let grants = parse(&[&limits[..], &["--debug", id]].concat()).expect("valid");
+        let others = ["--share-gpus=1,3", "--allow-profiling", "--debug", id];
+        let grants = parse(&[&limits[..], &others].concat()).expect("valid");
         let config = grants.config();
-        assert_eq!((config.memory, config.debug), (3 << 20, true));
+        assert_eq!(config.memory, 3 << 20);
+        assert_eq!(config.permissions, Permissions { debug: true, profiling: true });
+        assert_eq!(config.gpus, "3,1".parse().expect("a set"));
         assert_eq!((config.aliases, config.queues), (5, 0));
         assert_eq!(config.identity, 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef);
         let args: Vec<String> =
@@ -179,7 +237,8 @@ mod tests {
         assert_eq!(parse(&args).expect("valid"), grants);
         let default = Config::default();
         let config = GrantArgs::default().config();
-        assert_eq!((config.memory, config.debug, config.identity), (default.memory, false, default.identity));
+        assert_eq!((config.memory, config.identity), (default.memory, default.identity));
+        assert_eq!((config.permissions, config.gpus), (Permissions::default(), GpuSet::ALL));
         assert_eq!((config.aliases, config.queues), (default.aliases, default.queues));
     }
 
@@ -195,6 +254,22 @@ mod tests {
         ] {
             assert!(parse(&[args]).is_err(), "{args}");
         }
+    }
+
+    #[test]
+    fn what_a_gpu_does_not_have_is_refused_by_name() {
+        let (soft, kernel) = (Gpu::Soft(softgpu::Profile::TwoGpu), Gpu::Kfd("/dev/kfd".into()));
+        let check = |args: &[&str], gpu: &Gpu| {
+            parse(args).expect("valid").check(gpu).map_err(|error| error.to_string())
+        };
+        assert_eq!(check(&["--share-gpus=1", "--debug"], &soft), Ok(()));
+        assert_eq!(
+            check(&["--share-gpus=0,2"], &soft).expect_err("refused"),
+            "--share-gpus names GPU 2, but there are 2, counted from 0"
+        );
+        let refused = check(&["--allow-profiling"], &soft).expect_err("refused");
+        assert!(refused.contains("software GPUs have no profiler"), "{refused}");
+        assert_eq!(check(&["--allow-profiling"], &kernel), Ok(()));
     }
 
     #[derive(Debug, clap::Parser)]

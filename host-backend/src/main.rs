@@ -38,6 +38,7 @@ fn main() -> ExitCode {
 fn run(cli: &Cli) -> Result<(), Box<dyn std::error::Error>> {
     let gpu = cli.gpu.choice();
     gpu.check()?;
+    cli.grants.check(&gpu)?;
     let endpoint = endpoint(cli)?;
     let result = run_device(cli, &gpu, endpoint);
     if let Some(path) = cli.socket_path.as_deref() {

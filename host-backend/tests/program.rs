@@ -97,6 +97,8 @@ fn a_wrong_command_line_is_refused_at_once() {
         &["--socket-path=x", "--window=3G"],
         &["--socket-path=x", "--max-contexts=0"],
         &["--socket-path=x", "--max-memory=lots"],
+        &["--socket-path=x", "--max-vram=0"],
+        &["--socket-path=x", "--share-gpus=first"],
         &["--socket-path=x", "--vm-id=mine"],
         &["worker", "--daemon=1", "--gpu=soft:mi999"],
     ] {
@@ -123,6 +125,21 @@ fn what_cannot_be_listened_on_is_named() {
         let (status, _, err) = run(program().arg(format!("--fd={fd}")));
         assert_eq!(status.code(), Some(1), "{fd}");
         assert!(err.contains(why), "{err}");
+    }
+}
+
+#[test]
+fn what_the_gpu_does_not_have_is_refused_by_name() {
+    for (option, why) in [
+        ("--allow-profiling", "software GPUs have no profiler"),
+        ("--share-gpus=0,4", "--share-gpus names GPU 4, but there are 1"),
+    ] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let socket = dir.path().join("socket");
+        let (status, _, err) = run(program().arg(option).arg("--socket-path").arg(&socket));
+        assert_eq!(status.code(), Some(1));
+        assert!(err.contains(why), "{err}");
+        assert!(!socket.exists());
     }
 }
 

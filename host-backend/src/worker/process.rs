@@ -106,7 +106,8 @@ fn prepare(
 ) -> Result<Arc<dyn Executor>, Box<dyn std::error::Error>> {
     jail::leave()?;
     end_with(daemon)?;
+    let permissions = config.permissions;
     let executor = Arc::new(KfdExecutor::new(kfd::open(gpu)?, config).with_allowance(allowance));
-    jail::lock(&Policy::of(gpu))?;
+    jail::lock(&Policy::of(gpu, permissions))?;
     Ok(executor)
 }

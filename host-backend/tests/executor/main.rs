@@ -9,5 +9,6 @@ mod life;
 mod many;
 mod program;
 mod queues;
+mod share;
 mod waits;
 mod window;

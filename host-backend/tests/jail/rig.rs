@@ -9,6 +9,7 @@ use protocol::wire::Submission;
 use protocol::wire::area::AREA_BYTES;
 use vhost_device_kfd::gpu::{Gpu, GpuArgs};
 use vhost_device_kfd::worker::jail::Policy;
+use vhost_device_kfd::worker::kfd::Permissions;
 
 use crate::guest::{AREA, Guest, PAGE, Worker};
 use crate::program::Program;
@@ -31,7 +32,7 @@ pub fn gpu() -> Gpu {
 
 /// The policy of its workers.
 pub fn policy() -> Policy {
-    Policy::of(&gpu())
+    Policy::of(&gpu(), Permissions::default())
 }
 
 /// How the worker locks itself in.

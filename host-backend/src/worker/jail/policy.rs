@@ -12,7 +12,7 @@ use seccompiler::{
 };
 
 use crate::gpu::Gpu;
-use crate::worker::kfd::kernel_calls;
+use crate::worker::kfd::{Permissions, kernel_calls};
 
 /// What happens to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,8 +111,8 @@ const ASSERTIONS: &[Rule] = rules! {
 
 /// What the kernel's KFD needs: the calls that guests can make, each by the letter and number of its request. Shared virtual
 /// memory is not among them: with it a guest could have the GPU reach all memory of the worker.
-fn kernel_rules() -> impl Iterator<Item = Rule> {
-    kernel_calls().map(|(why, number)| Rule {
+fn kernel_rules(permissions: Permissions) -> impl Iterator<Item = Rule> {
+    kernel_calls(permissions).map(|(why, number)| Rule {
         name: "SYS_ioctl",
         number: libc::SYS_ioctl,
         verdict: Verdict::AllowIf { argument: 1, mask: 0xffff, value: number.into() },
@@ -131,13 +131,13 @@ impl Policy {
         Policy(rules)
     }
 
-    /// The rules for a worker with this GPU.
+    /// The rules for a worker with this GPU, whose guest may do this.
     #[must_use]
-    pub fn of(gpu: &Gpu) -> Policy {
+    pub fn of(gpu: &Gpu, permissions: Permissions) -> Policy {
         let mut rules = [COMMON, ELSEWHERE].concat();
         match gpu {
             Gpu::Soft(_) => rules.extend(SOFT),
-            Gpu::Kfd(_) => rules.extend(kernel_rules()),
+            Gpu::Kfd(_) => rules.extend(kernel_rules(permissions)),
         }
         if cfg!(debug_assertions) {
             rules.extend(ASSERTIONS);
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn a_call_has_one_unconditional_rule_or_conditional_ones_and_every_rule_a_reason() {
         for gpu in [Gpu::Soft(softgpu::Profile::Mi210), Gpu::Kfd("/dev/kfd".into())] {
-            let policy = Policy::of(&gpu);
+            let policy = Policy::of(&gpu, Permissions::default());
             for rule in policy.rules() {
                 let same: Vec<_> =
                     policy.rules().iter().filter(|other| other.number == rule.number).collect();

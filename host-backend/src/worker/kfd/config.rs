@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use super::policy::Permissions;
+use crate::gpu::GpuSet;
+
 /// Choices of the host.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -17,8 +20,10 @@ pub struct Config {
     pub queues: u32,
     /// Bytes of requests that wait to be executed at a time.
     pub waiting_bytes: usize,
-    /// Whether the guest may debug. Without, what a debugger needs is not offered.
-    pub debug: bool,
+    /// What the guest may do that not every host lets it. Without, what it is needed for is not offered.
+    pub permissions: Permissions,
+    /// Which GPUs the guest gets.
+    pub gpus: GpuSet,
     /// Whether the device has a window, so that the guest can see memory of the GPUs. For a GPU in software alone.
     pub window: bool,
     /// What the ids of GPUs that the guest sees are made from, beside their own: the same for all contexts of a VM.
@@ -35,7 +40,8 @@ impl Default for Config {
             aliases: 1 << 17,
             queues: u32::MAX,
             waiting_bytes: 64 << 20,
-            debug: false,
+            permissions: Permissions::default(),
+            gpus: GpuSet::ALL,
             window: false,
             identity: 0,
         }

@@ -18,22 +18,16 @@ const AVAILABLE_STEP: u64 = 2 << 20;
 #[derive(Debug)]
 pub(super) struct Grants {
     pub(super) allowance: Arc<Allowance>,
-    /// KFD's ids of the GPUs that the guest sees.
-    pub(super) gpus: Vec<u32>,
     /// Queues at a time.
     pub(super) queues: u32,
 }
 
 impl Grants {
-    /// The memory of a buffer; `None` for one that takes none of what contexts share.
+    /// The memory of a buffer on a GPU that the guest sees; `None` for one that takes none of what contexts share.
     ///
     /// # Errors
-    /// `EINVAL` for a GPU that the guest does not see, as KFD answers for one that it does not have; `ENOMEM` where there is
-    /// not as much left, as from a GPU that is full.
+    /// `ENOMEM` where there is not as much left, as from a GPU that is full.
     pub(super) fn buffer(&self, asked: &AllocMemoryOfGpuArgs) -> Result<Option<Portion>, Errno> {
-        if !self.gpus.contains(&asked.gpu_id) {
-            return Err(Errno::EINVAL);
-        }
         let flags = AllocFlags(asked.flags);
         // In the order in which KFD counts them (`amdgpu_amdkfd_reserve_mem_limit`).
         let stock = if flags.contains(AllocFlags::GTT) {

@@ -10,7 +10,7 @@ use protocol::kfd::args::{
     GetProcessAperturesArgs, GetProcessAperturesNewArgs, UpdateQueueArgs, WaitEventsArgs,
 };
 use protocol::kfd::constants::{AllocFlags, MmapOffset, MmapType, WaitResult};
-use protocol::kfd::flat::{FlatCall, FlatMem, FlatWrites};
+use protocol::kfd::flat::{FlatCall, FlatMem};
 use protocol::kfd::types::ProcessDeviceApertures;
 use protocol::kfd::{
     Call, Fault, FileId, Interrupt, Ioctl, PassedFd, Process, Shared, SharedBacking, UserMem,
@@ -18,7 +18,7 @@ use protocol::kfd::{
 use protocol::wire::IoctlCall;
 use protocol::wire::structs::Descriptor;
 use protocol::{Declaration, Errno};
-use zerocopy::IntoBytes as _;
+use zerocopy::{FromZeros, IntoBytes as _};
 
 use super::grants::{Grants, buffer_bytes};
 use super::mapping::PAGE;
@@ -87,10 +87,7 @@ impl Client {
         let mem = CallMem { flat: FlatMem::new(flat), space: &self.space };
         let call = GuestCall { mem, descriptors: ioctl.descriptors, interrupt };
         let result = self.checked(ioctl, &mut args, &call)?;
-        let mut writes = call.mem.flat.into_writes();
-        if result.is_ok() && Declaration::of(ioctl.request) == NEW_APERTURES {
-            self.cut_written_apertures(&args, &mut writes)?;
-        }
+        let writes = call.mem.flat.into_writes();
         let result = result.unwrap_or_else(|errno| -errno.raw());
         Ok(Outcome { result, args, writes: writes.encode() })
     }
@@ -149,6 +146,7 @@ impl Client {
             Declaration::Kfd(Ioctl::UpdateQueue) => self.update_queue(args, make),
             Declaration::Kfd(Ioctl::DestroyQueue) => self.destroy_queue(args, make),
             Declaration::Kfd(Ioctl::GetProcessApertures) => self.apertures(args, make),
+            Declaration::Kfd(Ioctl::GetProcessAperturesNew) => self.apertures_new(ioctl, args, call),
             _ => make(args),
         })
     }
@@ -159,6 +157,10 @@ impl Client {
         let registers = AllocFlags(asked.flags).contains(AllocFlags::USERPTR);
         let pin =
             if registers { Some(self.space.pin(registered(&asked).ok_or(Errno::EINVAL)?)?) } else { None };
+        if !self.policy.shows(asked.gpu_id) {
+            // As KFD says of one that it does not have.
+            return Err(Errno::EINVAL);
+        }
         let portion = self.grants.buffer(&asked)?;
         let value = make(args)?;
         if pin.is_some() || portion.is_some() {
@@ -257,28 +259,66 @@ impl Client {
     ) -> Result<i32, Errno> {
         let value = make(args)?;
         let mut answer = typed::<GetProcessAperturesArgs>(args);
-        answer.process_apertures.iter_mut().for_each(|apertures| self.cut(apertures));
+        let count = usize::try_from(answer.num_of_nodes).unwrap_or(usize::MAX);
+        let shown = self.shown(answer.process_apertures.iter().take(count));
+        answer.num_of_nodes = u32::try_from(shown.len()).unwrap_or(0);
+        answer.process_apertures = FromZeros::new_zeroed();
+        for (to, from) in answer.process_apertures.iter_mut().zip(shown) {
+            *to = from;
+        }
         put(args, &answer);
         Ok(value)
     }
 
-    fn cut_written_apertures(&self, args: &[u8], writes: &mut FlatWrites) -> Result<(), Errno> {
+    /// KFD writes those of all its GPUs, of which the guest sees some.
+    fn apertures_new(
+        &self,
+        ioctl: &IoctlCall<'_>,
+        args: &mut [u8],
+        call: &GuestCall<'_>,
+    ) -> Result<i32, Errno> {
         const SIZE: usize = size_of::<ProcessDeviceApertures>();
-        let array = typed::<GetProcessAperturesNewArgs>(args).kfd_process_device_apertures_ptr;
-        for (addr, bytes) in writes.iter_mut() {
-            let whole = addr.wrapping_sub(array) % SIZE as u64 == 0 && bytes.len() % SIZE == 0;
-            if !whole {
-                // Cannot be shown as it is: the guest would take addresses that are not its own.
-                log::error!("a bug: KFD wrote {} bytes of apertures at {addr:#x}", bytes.len());
-                return Err(Errno::EIO);
-            }
-            for entry in bytes.chunks_exact_mut(SIZE) {
-                let mut apertures = typed::<ProcessDeviceApertures>(entry);
-                self.cut(&mut apertures);
-                entry.copy_from_slice(apertures.as_bytes());
+        let mut asked = typed::<GetProcessAperturesNewArgs>(args);
+        let room = usize::try_from(asked.num_of_nodes).unwrap_or(usize::MAX);
+        // Compared with all nodes, those of processors too: the guest has one of them (`kfd_topology_get_num_devices`).
+        if room > self.policy.gpus() + 1 {
+            return Err(Errno::EINVAL);
+        }
+        let mut own = GetProcessAperturesNewArgs { num_of_nodes: 0, ..asked };
+        let make = |own: &mut GetProcessAperturesNewArgs, mem: &Scratch| {
+            let call = OwnCall { mem, call };
+            self.process.ioctl(ioctl.file, ioctl.request, own.as_mut_bytes(), &call)
+        };
+        let mut value = make(&mut own, &Scratch::default())?;
+        let mut shown = Vec::new();
+        if own.num_of_nodes != 0 {
+            let mem = Scratch::new(SIZE.saturating_mul(usize::try_from(own.num_of_nodes).unwrap_or(0)));
+            own.kfd_process_device_apertures_ptr = Scratch::ADDRESS;
+            value = make(&mut own, &mem)?;
+            let bytes = mem.into_bytes();
+            let list: Vec<_> = bytes.chunks_exact(SIZE).map(typed::<ProcessDeviceApertures>).collect();
+            shown = self.shown(list.iter().take(usize::try_from(own.num_of_nodes).unwrap_or(0)));
+        }
+        if room != 0 {
+            shown.truncate(room);
+            for (address, apertures) in (asked.kfd_process_device_apertures_ptr..).step_by(SIZE).zip(&shown) {
+                call.mem.write(address, apertures.as_bytes())?;
             }
         }
-        Ok(())
+        asked.num_of_nodes = u32::try_from(shown.len()).unwrap_or(0);
+        put(args, &asked);
+        Ok(value)
+    }
+
+    /// Those of the GPUs that the guest sees, as it sees them.
+    fn shown<'a>(
+        &self,
+        all: impl Iterator<Item = &'a ProcessDeviceApertures>,
+    ) -> Vec<ProcessDeviceApertures> {
+        let shown = all.filter(|apertures| self.policy.shows(apertures.gpu_id)).copied();
+        let mut shown: Vec<ProcessDeviceApertures> = shown.collect();
+        shown.iter_mut().for_each(|apertures| self.cut(apertures));
+        shown
     }
 
     /// The guest picks addresses from GPUVM, which is its range here. LDS and scratch lie outside and stay.
@@ -303,8 +343,6 @@ fn kernels_offset(made: &CreateQueueArgs) -> u64 {
     }
     MmapOffset::new(MmapType::DOORBELL, made.gpu_id).0 | (made.doorbell_offset & (DOORBELLS - 1))
 }
-
-const NEW_APERTURES: Declaration = Declaration::Kfd(Ioctl::GetProcessAperturesNew);
 
 /// The pages that become the GPU's (`init_user_pages`).
 fn registered(args: &AllocMemoryOfGpuArgs) -> Option<AddressRange> {
@@ -335,6 +373,72 @@ impl Call for GuestCall<'_> {
 
     fn interrupt(&self) -> &Interrupt {
         self.interrupt
+    }
+}
+
+/// A call of the guest with memory of this process in place of the guest's.
+struct OwnCall<'a> {
+    mem: &'a Scratch,
+    call: &'a GuestCall<'a>,
+}
+
+impl Call for OwnCall<'_> {
+    fn mem(&self) -> &dyn UserMem {
+        self.mem
+    }
+
+    fn descriptor(&self, fd: i32) -> Result<PassedFd, Errno> {
+        self.call.descriptor(fd)
+    }
+
+    fn install(&self, fd: OwnedFd) -> Result<i32, Errno> {
+        self.call.install(fd)
+    }
+
+    fn interrupt(&self) -> &Interrupt {
+        self.call.interrupt()
+    }
+}
+
+/// Memory for what a call writes.
+#[derive(Default)]
+struct Scratch(Mutex<Vec<u8>>);
+
+impl Scratch {
+    /// Where it says that it is.
+    const ADDRESS: u64 = PAGE;
+
+    fn new(len: usize) -> Scratch {
+        Scratch(Mutex::new(vec![0; len]))
+    }
+
+    fn into_bytes(self) -> Vec<u8> {
+        self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn with(&self, addr: u64, len: usize, copy: impl FnOnce(&mut [u8])) -> Result<(), Fault> {
+        let mut bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let start = addr.checked_sub(Scratch::ADDRESS).and_then(|start| usize::try_from(start).ok());
+        let part = start.and_then(|start| bytes.get_mut(start..start.checked_add(len)?));
+        part.map(copy).ok_or(Fault { addr, len: len as u64 })
+    }
+}
+
+impl UserMem for Scratch {
+    fn read(&self, addr: u64, buf: &mut [u8]) -> Result<(), Fault> {
+        self.with(addr, buf.len(), |bytes| buf.copy_from_slice(bytes))
+    }
+
+    fn write(&self, addr: u64, buf: &[u8]) -> Result<(), Fault> {
+        self.with(addr, buf.len(), |bytes| bytes.copy_from_slice(buf))
+    }
+
+    fn share(&self, _addr: u64, _len: u64, _writable: bool) -> Result<Vec<Shared>, Errno> {
+        Err(Errno::EOPNOTSUPP)
+    }
+
+    fn is_mapped(&self, addr: u64, len: u64) -> bool {
+        usize::try_from(len).is_ok_and(|len| self.with(addr, len, |_| ()).is_ok())
     }
 }
 

@@ -40,6 +40,7 @@ use blob::Blobs;
 pub use config::Config;
 use mapping::Mappings;
 pub use open::{OpenError, open};
+pub use policy::Permissions;
 pub(super) use policy::kernel_calls;
 use server::Server;
 use session::Session;

@@ -12,12 +12,23 @@ use protocol::{Declaration, Errno};
 
 use super::space::AddressRange;
 
+/// What the host lets guests do that not every host does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Permissions {
+    /// Debug: RUNTIME_ENABLE.
+    pub debug: bool,
+    /// Use the GPUs' profiler: PROFILER, PC_SAMPLE.
+    pub profiling: bool,
+}
+
 /// The rules of a context.
 #[derive(Debug)]
 pub(super) struct Policy {
     range: AddressRange,
-    debug: bool,
+    permissions: Permissions,
     window: bool,
+    /// KFD's ids of the GPUs that the guest sees.
+    gpus: Vec<u32>,
     /// What was refused and logged already.
     told: Mutex<HashSet<(&'static str, &'static str)>>,
 }
@@ -29,8 +40,18 @@ type Refused = (Errno, &'static str);
 const NO_REGISTERS: &str = "a guest has no registers of the GPU";
 
 impl Policy {
-    pub(super) fn new(range: AddressRange, debug: bool, window: bool) -> Policy {
-        Policy { range, debug, window, told: Mutex::default() }
+    pub(super) fn new(range: AddressRange, permissions: Permissions, window: bool, gpus: Vec<u32>) -> Policy {
+        Policy { range, permissions, window, gpus, told: Mutex::default() }
+    }
+
+    /// Whether the guest sees this GPU.
+    pub(super) fn shows(&self, gpu_id: u32) -> bool {
+        self.gpus.contains(&gpu_id)
+    }
+
+    /// How many GPUs it sees.
+    pub(super) fn gpus(&self) -> usize {
+        self.gpus.len()
     }
 
     /// Whether the guest sees memory of the GPUs, and stores into their doorbells itself.
@@ -41,8 +62,8 @@ impl Policy {
     /// Whether a call with these arguments may be made.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` for a call that guests do not have; `EINVAL` for addresses outside the context's, and for memory that
-    /// guests do not have. Logged once for each kind, where it is more than every library asks for.
+    /// `EOPNOTSUPP` for a call that guests do not have; `EINVAL` for addresses outside the context's, for GPUs that are not
+    /// shared, and for memory that guests do not have. Logged once for each kind, where it is more than every library asks for.
     pub(super) fn check(&self, declaration: Declaration, args: &[u8]) -> Result<(), Errno> {
         let name = name(declaration);
         let allowed = match declaration {
@@ -72,7 +93,12 @@ impl Policy {
     }
 
     fn kfd(&self, ioctl: Ioctl, args: &[u8]) -> Result<(), Refused> {
-        offered(ioctl, self.debug).map_err(|why| (Errno::EOPNOTSUPP, why))?;
+        offered(ioctl, self.permissions).map_err(|why| (Errno::EOPNOTSUPP, why))?;
+        // 0 stands for no GPU where it means anything.
+        let gpu = field(ioctl, "gpu_id", args);
+        if gpu != 0 && !u32::try_from(gpu).is_ok_and(|gpu| self.shows(gpu)) {
+            return Err((Errno::EINVAL, "the guest does not have this GPU"));
+        }
         match ioctl {
             Ioctl::AllocMemoryOfGpu => alloc(args, self.window),
             Ioctl::GetQueueWaveState => self.wave_state(args),
@@ -98,7 +124,7 @@ impl Policy {
 ///
 /// # Errors
 /// Why not.
-pub(super) fn offered(ioctl: Ioctl, debug: bool) -> Result<(), &'static str> {
+pub(super) fn offered(ioctl: Ioctl, permissions: Permissions) -> Result<(), &'static str> {
     match ioctl {
         Ioctl::GetVersion
         | Ioctl::CreateQueue
@@ -129,7 +155,7 @@ pub(super) fn offered(ioctl: Ioctl, debug: bool) -> Result<(), &'static str> {
         | Ioctl::GetQueueWaveState
         | Ioctl::SetXnackMode
         | Ioctl::AvailableMemory => Ok(()),
-        Ioctl::RuntimeEnable if debug => Ok(()),
+        Ioctl::RuntimeEnable if permissions.debug => Ok(()),
         Ioctl::RuntimeEnable => Err("debugging is off"),
         Ioctl::Svm => Err("a guest has no shared virtual memory"),
         Ioctl::DbgTrap => Err("debuggers of a guest are not supported"),
@@ -142,9 +168,12 @@ pub(super) fn offered(ioctl: Ioctl, debug: bool) -> Result<(), &'static str> {
         Ioctl::AllocQueueGws => Err("a guest has no global wave sync"),
         Ioctl::CreateProcess | Ioctl::RocmCreateProcess => Err("a context is one process"),
         Ioctl::CriuOp | Ioctl::CrossMemoryCopy | Ioctl::AisOp => Err("it reaches beyond the context"),
-        Ioctl::Profiler | Ioctl::RocmProfiler | Ioctl::RlcSpm | Ioctl::PcSample => {
+        Ioctl::Profiler | Ioctl::RocmProfiler | Ioctl::PcSample if permissions.profiling => Ok(()),
+        Ioctl::Profiler | Ioctl::RocmProfiler | Ioctl::PcSample => {
             Err("a guest could lock all others out of the profiler")
         }
+        // Its memory is written long after the call, which no copy that comes with the call can stand for.
+        Ioctl::RlcSpm => Err("streams of counters are not carried to guests"),
     }
 }
 
@@ -152,9 +181,9 @@ pub(super) fn offered(ioctl: Ioctl, debug: bool) -> Result<(), &'static str> {
 const DRM: [DrmIoctl; 4] = [DrmIoctl::Version, DrmIoctl::GetClient, DrmIoctl::GetCap, DrmIoctl::AmdgpuInfo];
 
 /// The calls of a guest that reach a kernel's driver: name, and the letter and number of its request.
-pub(in crate::worker) fn kernel_calls() -> impl Iterator<Item = (&'static str, u16)> {
+pub(in crate::worker) fn kernel_calls(permissions: Permissions) -> impl Iterator<Item = (&'static str, u16)> {
     let number = |request: u32| u16::try_from(request & 0xffff).unwrap_or(u16::MAX);
-    let kfd = Ioctl::ALL.iter().filter(|ioctl| offered(**ioctl, false).is_ok());
+    let kfd = Ioctl::ALL.iter().filter(move |ioctl| offered(**ioctl, permissions).is_ok());
     let kfd = kfd.map(move |ioctl| (ioctl.name(), number(ioctl.request())));
     kfd.chain(DRM.into_iter().map(move |ioctl| (ioctl.decl().name, number(ioctl.request()))))
 }
@@ -215,15 +244,18 @@ pub(super) fn put<A: UapiStruct>(bytes: &mut [u8], args: &A) {
 
 #[cfg(test)]
 mod tests {
-    use protocol::kfd::args::{AllocMemoryOfGpuArgs, CreateQueueArgs, SetXnackModeArgs};
+    use protocol::kfd::args::{
+        AllocMemoryOfGpuArgs, CreateQueueArgs, GetClockCountersArgs, SetXnackModeArgs,
+    };
     use zerocopy::IntoBytes;
 
     use super::*;
 
     const BASE: u64 = 1 << 42;
+    const GPU: u32 = 0x1234;
 
     fn policy() -> Policy {
-        Policy::new(AddressRange { base: BASE, len: 1 << 40 }, false, false)
+        Policy::new(AddressRange { base: BASE, len: 1 << 40 }, Permissions::default(), false, vec![GPU])
     }
 
     fn check(ioctl: Ioctl, args: &[u8]) -> Result<(), Errno> {
@@ -304,8 +336,46 @@ mod tests {
     fn the_runtime_is_enabled_where_debugging_is() {
         let args = [0; 16];
         assert_eq!(check(Ioctl::RuntimeEnable, &args), Err(Errno::EOPNOTSUPP));
-        let debug = Policy { debug: true, ..policy() };
+        let debug = Policy { permissions: DEBUG, ..policy() };
         assert_eq!(debug.check(Declaration::Kfd(Ioctl::RuntimeEnable), &args), Ok(()));
+    }
+
+    const DEBUG: Permissions = Permissions { debug: true, profiling: false };
+    const PROFILING: Permissions = Permissions { debug: false, profiling: true };
+
+    /// The filter of system calls of a worker on the kernel's KFD lets exactly those through that the policy does.
+    #[test]
+    fn the_profiler_is_used_where_the_host_allows_it() {
+        let calls = [Ioctl::Profiler, Ioctl::RocmProfiler, Ioctl::PcSample];
+        let through = |ioctl: Ioctl, permissions| {
+            let name = ioctl.name();
+            kernel_calls(permissions).any(|(other, number)| other == name && number != 0)
+        };
+        for ioctl in calls {
+            let args = vec![0; ioctl.decl().args.size];
+            assert_eq!(check(ioctl, &args), Err(Errno::EOPNOTSUPP));
+            let allowed = Policy { permissions: PROFILING, ..policy() };
+            assert_eq!(allowed.check(Declaration::Kfd(ioctl), &args), Ok(()));
+            assert!(through(ioctl, PROFILING) && !through(ioctl, DEBUG));
+        }
+        let spm = Policy { permissions: PROFILING, ..policy() };
+        assert_eq!(spm.check(Declaration::Kfd(Ioctl::RlcSpm), &[0; 64]), Err(Errno::EOPNOTSUPP));
+        assert!(!through(Ioctl::RlcSpm, PROFILING));
+        assert!(through(Ioctl::RuntimeEnable, DEBUG) && !through(Ioctl::RuntimeEnable, PROFILING));
+    }
+
+    #[test]
+    fn gpus_that_are_not_shared_are_none() {
+        let alloc = |gpu_id| {
+            let args = AllocMemoryOfGpuArgs { va_addr: BASE, size: 4096, gpu_id, ..Default::default() };
+            check(Ioctl::AllocMemoryOfGpu, args.as_bytes())
+        };
+        assert_eq!((alloc(GPU), alloc(GPU + 1)), (Ok(()), Err(Errno::EINVAL)));
+        let clocks = |gpu_id| {
+            let args = GetClockCountersArgs { gpu_id, ..Default::default() };
+            check(Ioctl::GetClockCounters, args.as_bytes())
+        };
+        assert_eq!((clocks(0), clocks(GPU), clocks(1)), (Ok(()), Ok(()), Err(Errno::EINVAL)));
     }
 
     #[test]

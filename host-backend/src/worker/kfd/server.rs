@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use protocol::kfd::flat::Declared as _;
-use protocol::kfd::{Caller, FileId, Interrupt, Kfd, Pages, ProcessId};
+use protocol::kfd::{Caller, FileId, Interrupt, Kfd, Node, Pages, ProcessId};
 use protocol::virtio_gpu::constants::WINDOW_BLOB;
 use protocol::wire::area::QUEUE_LEN;
 use protocol::wire::structs::{HelloAnswer, Range};
@@ -59,6 +59,8 @@ struct Context {
     /// The topology as it was when the guest began to ask for it.
     tree: Mutex<Vec<u8>>,
     sight: Sight,
+    /// Render nodes of the GPUs that the guest sees.
+    minors: Vec<u32>,
     mappings: Arc<Mappings>,
 }
 
@@ -191,7 +193,8 @@ impl Server {
             return Err(Errno::EINVAL);
         }
         let window = self.config.window && features & feature::WINDOW != 0;
-        let sight = Sight { debug: self.config.debug, window, identity: self.config.identity };
+        let Config { permissions, gpus, identity, .. } = self.config;
+        let sight = Sight { debug: permissions.debug, window, gpus, identity };
         let (topology, _) = for_guest(&self.kfd.topology()?, sight)?;
         let common = range::of_all_gpus(&topology)?;
         let limits = SpaceLimits { bytes: self.config.memory, aliases: self.config.aliases as usize };
@@ -216,17 +219,15 @@ impl Server {
             window_blob: if window { WINDOW_BLOB } else { 0 }.into(),
             ..HelloAnswer::default()
         };
-        let policy = Policy::new(range, sight.debug, window);
-        let grants = Grants {
-            allowance: Arc::clone(&self.allowance),
-            gpus: topology.gpus().map(|gpu| gpu.gpu_id).collect(),
-            queues: self.config.queues,
-        };
+        let gpus = topology.gpus().map(|gpu| gpu.gpu_id).collect();
+        let policy = Policy::new(range, permissions, window, gpus);
+        let grants = Grants { allowance: Arc::clone(&self.allowance), queues: self.config.queues };
         let context = Context {
             client: Client::new(process, space, Relay::new(!self.config.spin.is_zero()), policy, grants),
             kfd: Arc::clone(&self.kfd),
             tree: Mutex::default(),
             sight,
+            minors: topology.gpus().map(|gpu| gpu.properties.drm_render_minor).collect(),
             mappings: Arc::clone(&self.mappings),
         };
         Ok((context, answer))
@@ -343,7 +344,9 @@ impl Context {
         match *request {
             Request::Topology { offset } => self.topology(call, offset),
             Request::Open(node) => {
-                let opened = process.open(node).map(Answer::Open);
+                let shown = !matches!(node, Node::Render(minor) if !self.minors.contains(&minor));
+                let opened = if shown { process.open(node) } else { Err(Errno::ENOENT) };
+                let opened = opened.map(Answer::Open);
                 call.finish(opened.as_ref().map_err(|errno| *errno));
             }
             Request::Close(file) => {

@@ -9,6 +9,8 @@ use protocol::kfd::topology::{
     CacheProperties, GfxVersion, IoLink, Layout, MemBank, Node, NodeProperties, Topology, Tree,
 };
 
+use crate::gpu::GpuSet;
+
 /// `HSA_MEM_HEAP_TYPE_*`: system memory, VRAM that the CPU sees, and VRAM that it does not see.
 const HEAP_SYSTEM: u32 = 0;
 const HEAP_PUBLIC: u32 = 1;
@@ -33,6 +35,8 @@ pub(super) struct Sight {
     pub(super) debug: bool,
     /// VRAM, in the window.
     pub(super) window: bool,
+    /// These GPUs.
+    pub(super) gpus: GpuSet,
     /// What ids are made from, beside the host's.
     pub(super) identity: u128,
 }
@@ -54,7 +58,8 @@ pub(super) fn for_guest(tree: &Tree, sight: Sight) -> Result<(Topology, Tree), E
 /// Node 0 stands for the guest's own memory and processors, which the guest knows better. Then come the GPUs, as far as guests
 /// can use them, in order and without holes.
 fn guest_topology(host: &Topology, sight: Sight) -> Topology {
-    let shared: Vec<&Node> = host.gpus().filter(|node| can_be_shared(node)).collect();
+    let chosen = host.gpus().enumerate().filter(|(index, _)| sight.gpus.contains(*index));
+    let shared: Vec<&Node> = chosen.map(|(_, node)| node).filter(|node| can_be_shared(node)).collect();
     let numbers: HashMap<u32, u32> = shared.iter().zip(1..).map(|(node, number)| (node.id, number)).collect();
     let cpus = host.nodes.iter().filter(|node| !node.is_gpu()).map(|node| node.id).collect::<Vec<_>>();
     let number_of = |id: u32| if cpus.contains(&id) { Some(0) } else { numbers.get(&id).copied() };
@@ -250,5 +255,24 @@ mod tests {
         let tree = Profile::Mi210.machine(Kernel::default()).tree();
         let (topology, _) = for_guest(&tree, Sight { debug: true, ..Sight::default() }).expect("valid");
         assert_ne!(topology.nodes[1].properties.capability & CAP_DEBUG, 0);
+    }
+
+    #[test]
+    fn a_guest_sees_the_gpus_that_it_was_given_and_no_way_to_others() {
+        let host = Profile::TwoGpu.machine(Kernel::default()).topology;
+        let host: Vec<_> = host.gpus().collect();
+        for (chosen, gpu_ids) in [
+            ("0", vec![host[0].gpu_id]),
+            ("1", vec![host[1].gpu_id]),
+            ("0,1", vec![host[0].gpu_id, host[1].gpu_id]),
+        ] {
+            let gpus = chosen.parse().expect("a set");
+            let topology = seen(Profile::TwoGpu, Sight { gpus, ..Sight::default() });
+            assert_eq!(topology.gpus().map(|gpu| gpu.gpu_id).collect::<Vec<_>>(), gpu_ids);
+            let ids: Vec<u32> = topology.nodes.iter().map(|node| node.id).collect();
+            assert_eq!(ids, (0..=u32::try_from(gpu_ids.len()).expect("few")).collect::<Vec<_>>());
+            let links = topology.nodes.iter().flat_map(|node| &node.io_links);
+            assert!(links.into_iter().all(|link| ids.contains(&link.node_to)));
+        }
     }
 }
