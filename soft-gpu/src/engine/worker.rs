@@ -7,9 +7,10 @@
 //!
 //! Doorbells are plain memory, so somebody has to look. The worker looks without pause while there is
 //! something to do and for a moment after, then with growing sleeps of 10 us to 4 ms; each call that the
-//! process makes brings it back ([`Engine::wake`]). Without queues there is no thread.
+//! process makes brings it back ([`Engine::wake`]), but those that wait, for a moment only ([`Engine::look`]). Without
+//! queues there is no thread.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -27,6 +28,14 @@ const WARM: Duration = Duration::from_millis(20);
 /// Sleeps right after the hot time, and the longest ones.
 const WARM_SLEEP: (Duration, Duration) = (Duration::from_micros(10), Duration::from_micros(100));
 const IDLE_SLEEP: Duration = Duration::from_millis(4);
+/// How long it sleeps shortly after a call that waits: whoever rings before it waits is heard, and a program that only waits
+/// does not cost the time of one that works.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// What the process has done since the worker looked: nothing, a call that waits, another call.
+const CALM: u8 = 0;
+const WAITING: u8 = 1;
+const ACTIVE: u8 = 2;
 
 /// The packet processors of one GPU for one process.
 #[derive(Debug)]
@@ -50,7 +59,7 @@ struct Shared {
     state: Mutex<State>,
     /// Threads that want `state`: the worker lets them in between two turns.
     waiting: AtomicUsize,
-    woken: AtomicBool,
+    woken: AtomicU8,
     wake: Condvar,
 }
 
@@ -81,7 +90,7 @@ impl Engine {
             config,
             state: Mutex::default(),
             waiting: AtomicUsize::new(0),
-            woken: AtomicBool::new(false),
+            woken: AtomicU8::new(CALM),
             wake: Condvar::new(),
         };
         Self { shared: Arc::new(shared), thread: Mutex::new(None) }
@@ -124,9 +133,12 @@ impl Engine {
 
     /// Lets the worker look at the doorbells without pause for a while: the process is active.
     pub(crate) fn wake(&self) {
-        if !self.shared.woken.swap(true, Ordering::Relaxed) {
-            self.shared.wake.notify_all();
-        }
+        self.shared.note(ACTIVE);
+    }
+
+    /// Lets the worker look at the doorbells for a moment: the process is going to wait.
+    pub(crate) fn look(&self) {
+        self.shared.note(WAITING);
     }
 
     /// Whether a fault has taken the queues off the GPU.
@@ -171,9 +183,15 @@ impl Shared {
         let result = change(&mut state);
         self.waiting.fetch_sub(1, Ordering::SeqCst);
         drop(state);
-        self.woken.store(true, Ordering::Relaxed);
+        self.woken.store(ACTIVE, Ordering::Relaxed);
         self.wake.notify_all();
         result
+    }
+
+    fn note(&self, what: u8) {
+        if self.woken.fetch_max(what, Ordering::Relaxed) < what {
+            self.wake.notify_all();
+        }
     }
 
     /// The write pointer may not be mapped, which hardware finds out only when it looks.
@@ -197,8 +215,11 @@ impl Shared {
             let busy = self.round(&mut state, &mut next, &*interrupts);
             state = self.release(state, interrupts);
             state = self.let_in(state);
-            let woken = self.woken.swap(false, Ordering::Relaxed);
-            state = match pace.after(busy || woken) {
+            let woken = self.woken.swap(CALM, Ordering::Relaxed);
+            if woken == WAITING {
+                pace.look();
+            }
+            state = match pace.after(busy || woken == ACTIVE) {
                 None => state,
                 Some(_) if state.stop => state,
                 Some(sleep) => self.wait(state, sleep),
@@ -293,11 +314,18 @@ impl Shared {
 struct Pace {
     quiet_since: Instant,
     sleep: Duration,
+    /// Until when sleeps are short again, and the next of them.
+    look: Option<(Instant, Duration)>,
 }
 
 impl Pace {
     fn new() -> Self {
-        Self { quiet_since: Instant::now(), sleep: WARM_SLEEP.0 }
+        Self { quiet_since: Instant::now(), sleep: WARM_SLEEP.0, look: None }
+    }
+
+    /// Sleeps shortly for a moment, then as before.
+    fn look(&mut self) {
+        self.look = Some((Instant::now() + LOOK, WARM_SLEEP.0));
     }
 
     /// `None`: at once. A zero sleep only lets other threads run.
@@ -310,9 +338,41 @@ impl Pace {
         if quiet < HOT {
             return Some(Duration::ZERO);
         }
+        if let Some((until, sleep)) = self.look {
+            let short = quiet >= WARM && Instant::now() < until;
+            self.look = short.then(|| (until, (sleep * 5 / 4).min(WARM_SLEEP.1)));
+            if short {
+                return Some(sleep);
+            }
+        }
         let limit = if quiet < WARM { WARM_SLEEP.1 } else { IDLE_SLEEP };
         let sleep = self.sleep.min(limit);
         self.sleep = (self.sleep * 5 / 4).min(IDLE_SLEEP);
         Some(sleep)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_is_looked_for_shortly_and_work_for_long() {
+        let mut pace = Pace::new();
+        pace.quiet_since -= Duration::from_secs(1);
+        pace.sleep = IDLE_SLEEP;
+        assert_eq!(pace.after(false), Some(IDLE_SLEEP));
+        pace.look();
+        assert_eq!(pace.after(false), Some(WARM_SLEEP.0));
+        let mut looks = 0;
+        while pace.after(false).is_some_and(|sleep| sleep <= WARM_SLEEP.1) {
+            looks += 1;
+            thread::sleep(WARM_SLEEP.1);
+        }
+        assert!(looks > 0 && looks <= 10, "{looks} in a moment");
+        assert_eq!(pace.after(false), Some(IDLE_SLEEP), "as before");
+        assert_eq!(pace.after(true), None);
+        thread::sleep(2 * HOT);
+        assert!(pace.after(false).is_some_and(|sleep| sleep <= WARM_SLEEP.1));
     }
 }

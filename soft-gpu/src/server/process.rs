@@ -15,7 +15,7 @@ use protocol::Errno;
 use protocol::kfd::constants::ExceptionCode;
 use protocol::kfd::types::QueueSnapshotEntry;
 use protocol::kfd::{
-    Call, Caller, FileId, Mapping, Node, Pages, Process, Transfer, request_nr, request_size,
+    Call, Caller, FileId, Ioctl, Mapping, Node, Pages, Process, Transfer, request_nr, request_size,
 };
 
 use super::debug::{self, Debug};
@@ -215,7 +215,11 @@ impl Process for Client {
             OpenFile::Kfd { opener } => {
                 let process = self.own_process(opener)?;
                 let ioctl = dispatch::select(&self.device, request_nr(request))?;
-                process.queues.wake();
+                if ioctl == Ioctl::WaitEvents {
+                    process.queues.look();
+                } else {
+                    process.queues.wake();
+                }
                 dispatch::run(&Cx { process, call }, ioctl, args)
             }
             OpenFile::Render(file) => drm::ioctl(&self.device, &file, request, args, call),

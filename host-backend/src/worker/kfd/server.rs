@@ -126,7 +126,10 @@ impl Server {
             }
         };
         let Some(context) = self.context.clone() else { return self.first(call, &request) };
-        context.client.relay.heat();
+        match &request {
+            Request::Ioctl(ioctl) if lane(ioctl) == Lane::Waits => context.client.relay.look(),
+            _ => context.client.relay.heat(),
+        }
         match request {
             Request::Hello { .. } => call.finish(Err(Errno::EPROTO)),
             Request::Ioctl(ioctl) => match lane(&ioctl) {

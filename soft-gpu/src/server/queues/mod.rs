@@ -106,6 +106,13 @@ impl Queues {
         }
     }
 
+    /// The same for a moment only: the process is going to wait.
+    pub(crate) fn look(&self) {
+        for engine in &*self.engines.read().unwrap_or_else(PoisonError::into_inner) {
+            engine.look();
+        }
+    }
+
     fn sources(&self) -> MutexGuard<'_, BTreeMap<u32, Source>> {
         self.sources.lock().unwrap_or_else(PoisonError::into_inner)
     }

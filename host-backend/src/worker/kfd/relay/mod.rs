@@ -5,12 +5,13 @@
 //! producers may store out of order. What the guest's write pointers say counts too.
 //!
 //! The thread looks without pause while there is something to do and for a moment after, then with growing sleeps; each
-//! command of the guest makes it look again at once. Without queues it sleeps.
+//! command of the guest makes it look again at once, but for a moment only where the command waits: what was rung before is
+//! carried over then, and a program that sleeps costs little. Without queues it sleeps.
 
 mod queue;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -29,6 +30,13 @@ const WARM: Duration = Duration::from_millis(20);
 /// Sleeps right after the hot time, and the longest ones.
 const WARM_SLEEP: (Duration, Duration) = (Duration::from_micros(10), Duration::from_micros(100));
 const IDLE_SLEEP: Duration = Duration::from_millis(4);
+/// How long it sleeps shortly after a command that waits.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// What the guest has done since the thread looked: nothing, a command that waits, another command.
+const CALM: u8 = 0;
+const WAITING: u8 = 1;
+const ACTIVE: u8 = 2;
 
 /// The doorbells of a context.
 #[derive(Debug)]
@@ -49,7 +57,7 @@ pub(super) struct Pages {
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
-    woken: AtomicBool,
+    woken: AtomicU8,
     wake: Condvar,
 }
 
@@ -119,14 +127,17 @@ impl Relay {
 
     /// The guest is active: looks without pause for a while.
     pub(super) fn heat(&self) {
-        if !self.shared.woken.swap(true, Ordering::Relaxed) {
-            self.shared.wake.notify_all();
-        }
+        self.shared.note(ACTIVE);
+    }
+
+    /// The guest is going to wait: looks for a moment.
+    pub(super) fn look(&self) {
+        self.shared.note(WAITING);
     }
 
     /// There is a queue; the thread may sleep because there was none.
     fn wake(&self) {
-        self.shared.woken.store(true, Ordering::Relaxed);
+        self.shared.woken.store(ACTIVE, Ordering::Relaxed);
         self.shared.wake.notify_all();
     }
 
@@ -184,6 +195,12 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn note(&self, what: u8) {
+        if self.woken.fetch_max(what, Ordering::Relaxed) < what {
+            self.wake.notify_all();
+        }
+    }
+
     fn work(&self, spins: bool) {
         let mut pace = Pace::new();
         let mut state = self.lock();
@@ -194,9 +211,12 @@ impl Shared {
                 continue;
             }
             let busy = state.round(Instant::now());
-            let woken = self.woken.swap(false, Ordering::Relaxed);
-            let sleep = pace.after(busy || woken, spins);
-            state = if sleep.is_zero() || self.woken.load(Ordering::Relaxed) {
+            let woken = self.woken.swap(CALM, Ordering::Relaxed);
+            if woken == WAITING {
+                pace.look();
+            }
+            let sleep = pace.after(busy || woken == ACTIVE, spins);
+            state = if sleep.is_zero() || self.woken.load(Ordering::Relaxed) != CALM {
                 drop(state);
                 thread::yield_now();
                 self.lock()
@@ -211,11 +231,18 @@ impl Shared {
 struct Pace {
     quiet_since: Instant,
     sleep: Duration,
+    /// Until when sleeps are short again, and the next of them.
+    look: Option<(Instant, Duration)>,
 }
 
 impl Pace {
     fn new() -> Pace {
-        Pace { quiet_since: Instant::now(), sleep: WARM_SLEEP.0 }
+        Pace { quiet_since: Instant::now(), sleep: WARM_SLEEP.0, look: None }
+    }
+
+    /// Sleeps shortly for a moment, then as before.
+    fn look(&mut self) {
+        self.look = Some((Instant::now() + LOOK, WARM_SLEEP.0));
     }
 
     /// Zero: at once.
@@ -228,8 +255,40 @@ impl Pace {
         if spins && quiet < HOT {
             return Duration::ZERO;
         }
+        if let Some((until, sleep)) = self.look {
+            let short = quiet >= WARM && Instant::now() < until;
+            self.look = short.then(|| (until, (sleep * 5 / 4).min(WARM_SLEEP.1)));
+            if short {
+                return sleep;
+            }
+        }
         let sleep = self.sleep.min(if quiet < WARM { WARM_SLEEP.1 } else { IDLE_SLEEP });
         self.sleep = (self.sleep * 5 / 4).min(IDLE_SLEEP);
         sleep
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_is_looked_for_shortly_and_work_for_long() {
+        let mut pace = Pace::new();
+        pace.quiet_since -= Duration::from_secs(1);
+        pace.sleep = IDLE_SLEEP;
+        assert_eq!(pace.after(false, true), IDLE_SLEEP);
+        pace.look();
+        assert_eq!(pace.after(false, true), WARM_SLEEP.0);
+        let mut looks = 0;
+        while pace.after(false, true) <= WARM_SLEEP.1 {
+            looks += 1;
+            thread::sleep(WARM_SLEEP.1);
+        }
+        assert!(looks > 0 && looks <= 10, "{looks} in a moment");
+        assert_eq!(pace.after(false, true), IDLE_SLEEP, "as before");
+        assert_eq!(pace.after(true, true), Duration::ZERO);
+        thread::sleep(2 * HOT);
+        assert!(pace.after(false, true) <= WARM_SLEEP.1);
     }
 }
