@@ -7,4 +7,5 @@ mod hostile;
 mod memory;
 mod support;
 mod window;
+mod window_any;
 mod workers;

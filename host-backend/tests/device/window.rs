@@ -19,7 +19,7 @@ pub const WINDOW: u64 = 1 << 30;
 /// Where the VMM has the window in the guest.
 const WINDOW_AT: u64 = 1 << 40;
 
-const BLOB: CreateBlob<'static> = CreateBlob {
+pub const BLOB: CreateBlob<'static> = CreateBlob {
     resource_id: 0,
     mem: BlobMem::HOST3D,
     flags: BlobFlags::MAPPABLE,
@@ -29,7 +29,7 @@ const BLOB: CreateBlob<'static> = CreateBlob {
 };
 
 /// A guest with a window and the context 1.
-fn start(probe: &Probe) -> (Vm, Shmem) {
+pub fn start(probe: &Probe) -> (Vm, Shmem) {
     let shmem = Shmem::default();
     let mut vm = Setup { window: Some((WINDOW, shmem.clone())), ..Setup::new(probe.clone()) }.start();
     vm.create_context(1);
@@ -40,7 +40,7 @@ fn create(vm: &mut Vm, resource_id: u32, size: u64) {
     vm.ok(1, Command::ResourceCreateBlob(CreateBlob { resource_id, size, ..BLOB }));
 }
 
-fn map(resource_id: u32, offset: u64) -> Command<'static> {
+pub fn map(resource_id: u32, offset: u64) -> Command<'static> {
     Command::ResourceMapBlob { resource_id, offset }
 }
 
@@ -60,14 +60,14 @@ fn unmake(vm: &mut Vm, resource_id: u32) {
     vm.ok(0, Command::ResourceUnref { resource_id });
 }
 
-fn peek(shmem: &Shmem, offset: u64) -> [u8; 4] {
+pub fn peek(shmem: &Shmem, offset: u64) -> [u8; 4] {
     let mut bytes = [0; 4];
     let seen = shmem.seen();
     seen.arena.as_ref().expect("it was mapped").read_exact_at(&mut bytes, offset).expect("in the arena");
     bytes
 }
 
-fn poke(shmem: &Shmem, offset: u64, bytes: &[u8]) {
+pub fn poke(shmem: &Shmem, offset: u64, bytes: &[u8]) {
     shmem.seen().arena.as_ref().expect("it was mapped").write_all_at(bytes, offset).expect("in the arena");
 }
 
