@@ -157,10 +157,15 @@ impl Window {
         if state.vmm.is_none() {
             return Err(Refused::NoWindow);
         }
-        // The guest's kernel may have written there.
-        self.shared.zero(offset, len).map_err(|_| Refused::WindowFull)?;
         state.ranges.insert(offset, Range { len, wanted: false, detached: false });
         state.bytes += len;
+        drop(state);
+        // The guest's kernel may have written there. Not under the lock: that much memory takes long, and the thread that looks
+        // after the workers of all contexts needs the lock too.
+        if self.shared.zero(offset, len).is_err() {
+            self.shared.unwant(offset, None, true);
+            return Err(Refused::WindowFull);
+        }
         Ok(Piece { addr: 0, len, backing: Arc::clone(&self.arena), offset })
     }
 
