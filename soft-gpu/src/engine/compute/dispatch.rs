@@ -11,7 +11,7 @@ use crate::engine::GpuFault;
 use crate::engine::aql::packet::KernelDispatch;
 use crate::engine::context::{Cx, Exception, ExceptionKind, Step, Stop};
 use crate::isa::Arch;
-use crate::isa::exec::{CodeCache, MemFault, Trap, TrapAt, check_mode};
+use crate::isa::exec::{CodeCache, MemFault, Trap, TrapAt};
 
 /// Most lanes of a workgroup.
 const MOST_LANES: u32 = 1024;
@@ -155,7 +155,6 @@ fn read_descriptor(cx: Cx<'_>, address: u64) -> Result<Descriptor, Stop> {
     if descriptor.is_wave32() {
         return Err(invalid("waves of 32 lanes do not exist on this GPU".into()));
     }
-    check_mode(descriptor.mode()).map_err(|why| invalid(format!("{why} is not imitated")))?;
     Ok(descriptor)
 }
 

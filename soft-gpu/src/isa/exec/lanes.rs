@@ -6,7 +6,7 @@ use super::dpp::write_mask;
 use super::f16::F16;
 use super::modify::{finished, modified_result_32};
 use super::operands::{Buffer, Registers, gather_mask, halves, join, write_row, write_row_plain};
-use super::value::{Kind, Value};
+use super::value::Value;
 use super::wave::{LANES, Row, VCC, Wave};
 use super::wide::{widely, with_avx2};
 
@@ -32,14 +32,18 @@ where
     T: Value,
     T::Bits: Registers,
 {
-    let mask = if inst.plain { wave.exec() } else { finished::<T::Bits>(wave, inst, T::KIND, &mut values) };
+    let mask = if inst.plain && !wave.flushes(T::KIND) {
+        wave.exec()
+    } else {
+        finished::<T::Bits>(wave, inst, T::KIND, &mut values)
+    };
     T::Bits::write(wave, inst.dst, mask, &values);
 }
 
 /// Writes a vector result of 32 bits: what SDWA, op_sel and flushing make of it.
 #[inline(always)]
 pub(super) fn result_32<T: Value<Bits = u32>>(wave: &mut Wave, inst: &Inst, values: Row) {
-    if inst.plain && !(T::KIND == Kind::F32 && wave.flushes_32()) {
+    if inst.plain && !wave.flushes(T::KIND) {
         write_row(wave, inst.dst, 0, wave.exec(), &values);
     } else {
         modified_result_32(wave, inst, T::KIND, &values);
@@ -73,7 +77,7 @@ macro_rules! map {
         /// Computes the destination from the sources, lane by lane.
         #[inline(always)]
         pub(super) fn $name<D: Sink, $($T: Source),*>(wave: &mut Wave, inst: &Inst, f: impl Fn($($T),*) -> D) {
-            if !(inst.plain && wave.wide.is_there()) || wave.flushes_32() {
+            if !(inst.plain && wave.wide.is_there()) || wave.flushes_any() {
                 return $modified(wave, inst, f);
             }
             with_avx2(wave.wide, #[inline(always)] || {

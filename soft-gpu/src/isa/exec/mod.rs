@@ -23,6 +23,7 @@ mod modify;
 mod mubuf;
 mod operands;
 pub mod report;
+mod rounding;
 mod scalar;
 mod smem;
 mod value;
@@ -41,7 +42,6 @@ pub use code::CodeCache;
 pub use group::{Group, GroupConfig, Progress};
 pub(crate) use memory::active;
 pub use memory::{MemFault, Memory};
-pub(crate) use scalar::check_mode;
 pub use wave::{Aperture, LANES, Lds, Registers, Wave};
 
 use super::decode::DecodeError;
@@ -174,12 +174,22 @@ fn indexed(wave: &Wave, inst: &Inst) -> Inst {
     moved
 }
 
-/// Executes a decoded instruction with its body.
-#[inline(always)]
-pub(super) fn perform(body: Body, wave: &mut Wave, inst: &Inst, env: &mut Env<'_>) -> Result<Flow, Trap> {
+/// See [`perform`]: vector registers are relative, or rounding or denormals are not what programs have nearly always.
+#[cold]
+fn perform_unusual(body: Body, wave: &mut Wave, inst: &Inst, env: &mut Env<'_>) -> Result<Flow, Trap> {
+    let body = rounding::body(wave, inst, body)?;
     if wave.mode & wave::MODE_GPR_INDEX != 0 {
         let moved = indexed(wave, inst);
         return body(wave, &moved, env);
+    }
+    body(wave, inst, env)
+}
+
+/// Executes a decoded instruction with its body.
+#[inline(always)]
+pub(super) fn perform(body: Body, wave: &mut Wave, inst: &Inst, env: &mut Env<'_>) -> Result<Flow, Trap> {
+    if (wave.mode ^ wave::MODE_DENORM_64_16) & wave::MODE_UNUSUAL != 0 {
+        return perform_unusual(body, wave, inst, env);
     }
     body(wave, inst, env)
 }

@@ -1,7 +1,7 @@
 //! What an instruction says about its sources and its result: SDWA, DPP, signs, output modifiers, denormals.
 
 use super::super::inst::{Form, Inst, Sdwa};
-use super::super::op::flag;
+use super::super::op::{Family, flag};
 use super::dpp::{dpp_lanes, moved, write_mask};
 use super::operands::Registers;
 use super::value::Kind;
@@ -45,8 +45,8 @@ pub(super) fn modify_32<'a>(wave: &Wave, inst: &Inst, n: usize, kind: Kind, valu
             }
         }
     }
-    if kind == Kind::F32 && wave.flushes_32() {
-        values.iter_mut().for_each(|value| *value = flush(*value));
+    if wave.flushes_sources(kind) && !looks_at_denormals(inst) {
+        values.iter_mut().for_each(|value| *value = u32::flush(kind, *value));
     }
     values
 }
@@ -71,12 +71,15 @@ pub(super) fn modify_64<'a>(
             *value = if abs { *value & !(1 << 63) } else { *value } ^ u64::from(neg) << 63;
         }
     }
+    if wave.flushes_sources(kind) && !looks_at_denormals(inst) {
+        values.iter_mut().for_each(|value| *value = u64::flush(kind, *value));
+    }
     values
 }
 
-/// A denormal becomes a zero of its sign.
-fn flush(bits: u32) -> u32 {
-    if bits & 0x7f80_0000 == 0 { bits & 0x8000_0000 } else { bits }
+/// Classes are those of the numbers as they are.
+fn looks_at_denormals(inst: &Inst) -> bool {
+    inst.family == Family::Vopc && inst.op.name.contains("_class_")
 }
 
 /// A part of a register: 0 to 3 a byte, 4 and 5 a word, else all.
@@ -94,9 +97,12 @@ fn select(value: u32, sel: u8, sign: bool) -> u32 {
     }
 }
 
-/// Clamps and scales; returns the lanes to write.
+/// Flushes, clamps and scales; returns the lanes to write.
 #[cold]
 pub(super) fn finished<B: Registers>(wave: &Wave, inst: &Inst, kind: Kind, values: &mut [B; LANES]) -> u64 {
+    if wave.flushes_results(kind) {
+        values.iter_mut().for_each(|value| *value = B::flush(kind, *value));
+    }
     if inst.mods.clamp || inst.mods.omod != 0 {
         for value in values {
             *value = B::finish(inst, kind, *value);
@@ -117,8 +123,8 @@ pub(super) fn modified_result_32(wave: &mut Wave, inst: &Inst, kind: Kind, value
         }
         _ => None,
     };
-    if kind == Kind::F32 && wave.flushes_32() {
-        values.iter_mut().for_each(|value| *value = flush(*value));
+    if wave.flushes_results(kind) {
+        values.iter_mut().for_each(|value| *value = u32::flush(kind, *value));
     }
     if inst.mods.clamp || inst.mods.omod != 0 {
         values.iter_mut().for_each(|value| *value = u32::finish(inst, kind, *value));

@@ -36,6 +36,8 @@ pub(super) trait Registers: super::value::Bits {
     fn write_plain(wave: &mut Wave, dst: Src, mask: u64, values: &[Self; LANES]);
     /// Writes the lanes of `mask` to the destination.
     fn write(wave: &mut Wave, dst: Src, mask: u64, values: &[Self; LANES]);
+    /// A denormal becomes a zero of its sign.
+    fn flush(kind: Kind, value: Self) -> Self;
     /// Clamps and scales.
     fn finish(inst: &Inst, kind: Kind, value: Self) -> Self;
 }
@@ -49,7 +51,7 @@ impl Registers for u32 {
         kind: Kind,
         buf: &'a mut Buffer<u32>,
     ) -> &'a Row {
-        let plain = inst.plain && !(kind == Kind::F32 && wave.flushes_32());
+        let plain = inst.plain && !wave.flushes(kind);
         if src.is_vector() {
             if plain {
                 return wave.row(src, 0);
@@ -82,6 +84,11 @@ impl Registers for u32 {
         write_row(wave, dst, 0, mask, values);
     }
 
+    fn flush(kind: Kind, bits: u32) -> u32 {
+        let (exponent, sign) = if kind == Kind::F16 { (0x7c00, 0x8000) } else { (0x7f80_0000, 0x8000_0000) };
+        if bits & exponent == 0 { bits & sign } else { bits }
+    }
+
     fn finish(inst: &Inst, kind: Kind, value: u32) -> u32 {
         match kind {
             Kind::F32 => {
@@ -111,7 +118,7 @@ impl Registers for u64 {
     ) -> &'a [u64; LANES] {
         let buf = buf.insert([0; LANES]);
         source_64(wave, src, inst.literal, kind, buf);
-        if inst.plain { buf } else { modify_64(wave, inst, n, kind, buf) }
+        if inst.plain && !wave.flushes(kind) { buf } else { modify_64(wave, inst, n, kind, buf) }
     }
 
     #[inline(always)]
@@ -141,6 +148,10 @@ impl Registers for u64 {
     #[inline(always)]
     fn write(wave: &mut Wave, dst: Src, mask: u64, values: &[u64; LANES]) {
         write_64(wave, dst, mask, values);
+    }
+
+    fn flush(_: Kind, bits: u64) -> u64 {
+        if bits & 0x7ff0_0000_0000_0000 == 0 { bits & 1 << 63 } else { bits }
     }
 
     fn finish(inst: &Inst, kind: Kind, value: u64) -> u64 {

@@ -1,7 +1,7 @@
 //! SOP1, SOP2, SOPC, SOPK: scalar operations.
 
 use super::super::inst::{Inst, Src};
-use super::wave::{EXEC, M0, MODE_DENORM_64_16, MODE_GPR_INDEX, MODE_ROUND, Wave};
+use super::wave::{EXEC, M0, MODE_GPR_INDEX, Wave};
 use super::{Env, Flow, Line, Trap};
 
 /// A scalar operand of one or two registers.
@@ -353,20 +353,8 @@ fn set_register(w: &mut Wave, i: &Inst, value: u32) -> Result<Flow, Trap> {
         return Err(Trap::Unsupported { text: i.to_string(), why: "only the mode register can be written" });
     }
     let mode = w.mode & !(mask << offset) | (value & mask) << offset;
-    check_mode(mode).map_err(|why| Trap::Unsupported { text: i.to_string(), why })?;
     w.mode = mode;
     Ok(Flow::Next)
-}
-
-/// Says what of a mode is not imitated.
-pub(crate) fn check_mode(mode: u32) -> Result<(), &'static str> {
-    if mode & MODE_ROUND != 0 {
-        return Err("rounding other than to the nearest");
-    }
-    if mode & MODE_DENORM_64_16 != MODE_DENORM_64_16 {
-        return Err("flushing of denormals of 16 and 64 bits");
-    }
-    Ok(())
 }
 
 const _: () = assert!(EXEC == 126);

@@ -13,7 +13,7 @@ use super::wide::widely;
 use super::{Env, Flow, Line, Trap};
 
 /// Sources of three operands with a flag for each lane, as the divisions have.
-fn with_flags<T: Source>(w: &Wave, i: &Inst, f: impl Fn(T, T, T, usize) -> T) -> [T::Bits; LANES] {
+pub(super) fn with_flags<T: Source>(w: &Wave, i: &Inst, f: impl Fn(T, T, T, usize) -> T) -> [T::Bits; LANES] {
     let mut out = [T::Bits::default(); LANES];
     let [mut x, mut y, mut z] = [None; 3];
     let (a, b, c) =

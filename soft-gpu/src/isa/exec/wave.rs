@@ -2,6 +2,7 @@
 
 use super::super::inst::Src;
 use super::super::op::Arch;
+use super::value::Kind;
 
 /// Lanes of a wave.
 pub const LANES: usize = 64;
@@ -133,6 +134,8 @@ pub(super) const MODE_GPR_INDEX: u32 = 1 << 27;
 pub(super) const MODE_ROUND: u32 = 0xf;
 pub(super) const MODE_DENORM_32: u32 = 0x30;
 pub(super) const MODE_DENORM_64_16: u32 = 0xc0;
+/// Bits in which the mode differs from [`MODE_DENORM_64_16`] where instructions need more than their usual bodies.
+pub(super) const MODE_UNUSUAL: u32 = MODE_GPR_INDEX | MODE_ROUND | MODE_DENORM_64_16;
 
 impl Wave {
     /// A wave with all registers zero and no lane active.
@@ -206,9 +209,35 @@ impl Wave {
         self.v[usize::from(register)][lane & 63]
     }
 
-    /// Whether denormals of 32 bits are zero.
-    pub(super) const fn flushes_32(&self) -> bool {
-        self.mode & MODE_DENORM_32 == 0
+    /// The two bits of the mode for denormals of a type: bit 0 keeps those of sources, bit 1 those of results.
+    const fn keeps(&self, kind: Kind) -> u32 {
+        match kind {
+            Kind::F32 => self.mode >> 4 & 3,
+            Kind::F16 | Kind::F64 => self.mode >> 6 & 3,
+            Kind::B16 | Kind::B32 | Kind::B64 => 3,
+        }
+    }
+
+    /// Whether denormals of a type are zero, as sources or as results.
+    #[inline(always)]
+    pub(super) const fn flushes(&self, kind: Kind) -> bool {
+        self.keeps(kind) != 3
+    }
+
+    /// Whether denormals of any type are.
+    #[inline(always)]
+    pub(super) const fn flushes_any(&self) -> bool {
+        self.mode & (MODE_DENORM_32 | MODE_DENORM_64_16) != MODE_DENORM_32 | MODE_DENORM_64_16
+    }
+
+    /// Whether denormals of a type are zero as sources.
+    pub(super) const fn flushes_sources(&self, kind: Kind) -> bool {
+        self.keeps(kind) & 1 == 0
+    }
+
+    /// Whether denormals of a type are zero as results.
+    pub(super) const fn flushes_results(&self, kind: Kind) -> bool {
+        self.keeps(kind) & 2 == 0
     }
 
     /// The row of a vector operand, `plus` registers further.

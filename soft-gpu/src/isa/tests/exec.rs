@@ -9,7 +9,7 @@ use crate::isa::op::{Arch, Family};
 use crate::isa::table::TABLES;
 
 /// No memory at all.
-struct Nothing;
+pub(super) struct Nothing;
 
 impl Memory for Nothing {
     fn read(&self, addr: u64, _: &mut [u8]) -> Result<(), MemFault> {
@@ -41,7 +41,7 @@ fn run_with(wave: &mut Wave, words: &[u32], memory: &dyn Memory) {
     execute(wave, &inst, &mut env).unwrap_or_else(|trap| panic!("{inst}: {trap}"));
 }
 
-fn wave() -> Wave {
+pub(super) fn wave() -> Wave {
     let mut wave = Wave::new(Arch::Gfx90a);
     wave.set_exec(u64::MAX);
     wave

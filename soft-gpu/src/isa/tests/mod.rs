@@ -5,3 +5,4 @@ mod encode;
 mod exec;
 mod generate;
 mod llvm;
+mod modes;
