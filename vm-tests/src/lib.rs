@@ -64,6 +64,8 @@ mod root;
 pub mod table;
 #[cfg(feature = "harness")]
 mod vm;
+#[cfg(feature = "harness")]
+pub mod vm_bench;
 
 #[cfg(feature = "harness")]
 pub use {

@@ -6,6 +6,8 @@ use crate::{Config, Daemon, Error, Kernel, Output, Result, Root, Run, Vm, progra
 
 /// The guest's memory in MiB: eight processes with buffers of some MiB each, and save areas of 61 MiB.
 const MEMORY_MIB: u32 = 3072;
+/// Its virtual CPUs.
+const CPUS: u32 = 2;
 /// Where our library lies in the guest's root; nothing of Debian's is replaced.
 const LIBRARY: &str = "/run/kfdvirt";
 /// Where our programs lie there.
@@ -42,7 +44,16 @@ impl RocmGuest {
     ///
     /// # Errors
     /// As [`RocmGuest::boot`].
-    pub fn boot_with(
+    pub fn boot_with(kernel: Kernel, gpu: &str, window: &str, progress: impl FnMut(&str)) -> Result<Self> {
+        Self::boot_on(CPUS, kernel, gpu, window, progress)
+    }
+
+    /// The same with so many virtual CPUs.
+    ///
+    /// # Errors
+    /// As [`RocmGuest::boot`].
+    pub fn boot_on(
+        cpus: u32,
         kernel: Kernel,
         gpu: &str,
         window: &str,
@@ -51,7 +62,7 @@ impl RocmGuest {
         progress("starting vhost-device-kfd");
         let daemon = Daemon::start(&["--gpu", gpu, "--window", window, "--log-level", "info"])?;
         let root = Root::trixie()?;
-        let mut config = Config::stock()?.memory_mib(MEMORY_MIB).vhost_user_gpu(&daemon.socket());
+        let mut config = Config::stock()?.cpus(cpus).memory_mib(MEMORY_MIB).vhost_user_gpu(&daemon.socket());
         config.kernel = kernel;
         let config = config.root(&root)?.carry_module("amdgpu").reboots();
         programs::thunk_dir()?;
@@ -70,6 +81,15 @@ impl RocmGuest {
     pub fn reboot(&mut self) -> Result<()> {
         self.vm.reboot()?;
         self.put_library()
+    }
+
+    /// The same after all programs were ended, as a distribution's init does it.
+    ///
+    /// # Errors
+    /// As [`Vm::end_programs`] and [`Vm::reboot`].
+    pub fn reboot_in_order(&mut self) -> Result<()> {
+        self.vm.end_programs()?;
+        self.reboot()
     }
 
     /// See [`Vm::reset`].
@@ -145,17 +165,31 @@ impl RocmGuest {
     /// # Errors
     /// If one of the two does not end well.
     pub fn power_off(self) -> Result<()> {
-        let Self { vm, mut daemon, .. } = self;
+        let Self { vm, daemon, .. } = self;
         vm.power_off()?;
-        let status = daemon.wait()?;
-        if status.success() {
-            return Ok(());
-        }
-        Err(Error::Command { command: "vhost-device-kfd".to_owned(), status, output: daemon.log()? })
+        ends_in_order(daemon)
+    }
+
+    /// Waits for the end of the daemon of a guest whose QEMU has ended, which must be in order.
+    ///
+    /// # Errors
+    /// If it does not end well.
+    pub fn end_without_qemu(self) -> Result<()> {
+        let Self { vm, daemon, .. } = self;
+        drop(vm);
+        ends_in_order(daemon)
     }
 
     fn put(&mut self, host: &Path, inside: &str) -> Result<()> {
         let contents = fs::read(host).map_err(Error::file("read", host))?;
         self.vm.put(&Vm::inside(&self.root, inside), 0o755, &contents)
     }
+}
+
+fn ends_in_order(mut daemon: Daemon) -> Result<()> {
+    let status = daemon.wait()?;
+    if status.success() {
+        return Ok(());
+    }
+    Err(Error::Command { command: "vhost-device-kfd".to_owned(), status, output: daemon.log()? })
 }

@@ -150,6 +150,12 @@ impl Config {
         self
     }
 
+    /// Sets the number of virtual CPUs.
+    pub fn cpus(mut self, cpus: u32) -> Self {
+        self.cpus = cpus;
+        self
+    }
+
     /// Sets the memory, in MiB.
     pub fn memory_mib(mut self, memory_mib: u32) -> Self {
         self.memory_mib = memory_mib;
@@ -261,6 +267,14 @@ impl Vm {
             self.modprobe(module)?;
         }
         config.roots.iter().try_for_each(|root| self.mount_root(root))
+    }
+
+    /// Ends all programs of the guest, as an init does before a reboot.
+    ///
+    /// # Errors
+    /// If one does not end.
+    pub fn end_programs(&mut self) -> Result<()> {
+        self.ask(&Request::EndPrograms, b"", SHORT).map(drop)
     }
 
     /// Reboots a guest of [`Config::reboots`] with whatever runs on it: its kernel shuts its devices down. What was put into it is

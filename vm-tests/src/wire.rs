@@ -9,7 +9,7 @@ use std::io::{self, Read, Write};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// Raised whenever a frame changes its meaning; the agent says it in its first frame.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The name of the virtio serial port, as the guest sees it in `/sys/class/virtio-ports/*/name`.
 pub const PORT: &str = "kfdvirt.agent";
@@ -60,6 +60,8 @@ pub enum Request {
         /// Options of the file system.
         options: String,
     },
+    /// End all programs, as an init does before the guest is switched off or rebooted: asks them to, then kills them.
+    EndPrograms,
     /// Switch the guest off. There is no reply: the channel closes.
     PowerOff,
     /// Reboot the guest. There is no reply: the next frame is the agent's first again.

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use vm_tests::{Result, RocmGuest, Run, programs};
+use vm_tests::{Error, Result, RocmGuest, Run, programs};
 
 use crate::work::{HSA_COPY, hsa_copy, sleepers_are_woken};
 use crate::{GONE, LIMIT};
@@ -75,6 +75,16 @@ pub fn a_reboot_at_work_leaves_nothing(guest: &mut RocmGuest) -> Result<()> {
     sleepers_are_woken(guest)
 }
 
+/// As distributions reboot: programs are asked to end, then killed, and then the kernel shuts its devices down. QEMU survives that in
+/// window mode too, because the last program's end takes the window away.
+pub fn a_reboot_that_ends_programs_first_leaves_nothing(guest: &mut RocmGuest) -> Result<()> {
+    start_endless(guest)?;
+    guest.reboot_in_order()?;
+    let left = guest.daemon().workers()?;
+    assert!(left.is_empty(), "{left:?} are there although the guest uses its memory again");
+    sleepers_are_woken(guest)
+}
+
 /// The same where no driver is told, and the machine alone resets the device.
 pub fn a_hard_reset_at_work_leaves_nothing(guest: &mut RocmGuest) -> Result<()> {
     start_writes(guest)?;
@@ -139,6 +149,34 @@ pub fn a_guest_that_is_switched_off_at_work_ends_in_order(mut guest: RocmGuest) 
     let (qemu, daemon) = (guest.vm().qemu_pid(), guest.daemon().pid());
     guest.power_off()?;
     for pid in workers.into_iter().chain([qemu, daemon]) {
+        let path = std::path::PathBuf::from(format!("/proc/{pid}"));
+        assert!(!path.exists(), "process {pid} is left");
+    }
+    Ok(())
+}
+
+/// A reset without a word to any driver, while a part of the window is mapped: QEMU 11.1.3 is ended by its own fault when the device
+/// starts again. The daemon ends in order then, as with every VMM that is gone, and all of its workers with it.
+pub fn a_hard_reset_with_a_window_hurts_qemu_alone(mut guest: RocmGuest) -> Result<()> {
+    start_endless(&mut guest)?;
+    let workers = guest.daemon().workers()?;
+    assert_eq!(workers.len(), 1);
+    let daemon = guest.daemon().pid();
+    let socket = guest.daemon().socket();
+    match guest.reset() {
+        Ok(()) => {
+            println!("this QEMU survives a reset with a window in use");
+            sleepers_are_woken(&mut guest)?;
+            guest.power_off()?;
+        }
+        Err(Error::Guest { what, .. }) if what.starts_with("QEMU ended with signal: 11") => {
+            println!("{what}");
+            guest.end_without_qemu()?;
+        }
+        Err(error) => return Err(error),
+    }
+    assert!(!socket.exists(), "the daemon left {}", socket.display());
+    for pid in workers.into_iter().chain([daemon]) {
         let path = std::path::PathBuf::from(format!("/proc/{pid}"));
         assert!(!path.exists(), "process {pid} is left");
     }

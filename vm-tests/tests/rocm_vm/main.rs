@@ -58,6 +58,13 @@ fn rocm_works_in_a_guest_with_linux_6_12() -> Result<()> {
     everything(Kernel::stock()?, NO_WINDOW)
 }
 
+/// Not the last step of the guest above: that one is switched off at work.
+#[test]
+fn a_hard_reset_with_a_window_is_qemus_end_alone() -> Result<()> {
+    let guest = RocmGuest::boot_with(Kernel::stock()?, GPU, WINDOW, |_| ())?;
+    deaths::a_hard_reset_with_a_window_hurts_qemu_alone(guest)
+}
+
 /// Two guests and two daemons, each with its own kernel: they share nothing but the host's processors. One is reset at work, of which
 /// the other sees nothing.
 #[test]
@@ -82,34 +89,64 @@ fn two_guests_work_at_once() -> Result<()> {
     })
 }
 
-/// What is asked of a guest, by name.
-type Step = (&'static str, fn(&mut RocmGuest) -> Result<()>);
+/// What is asked of a guest.
+struct Step {
+    name: &'static str,
+    /// Why a guest in this mode does not take it.
+    not: Option<(Mode, &'static str)>,
+    run: fn(&mut RocmGuest) -> Result<()>,
+}
+
+/// How a guest sees memory of the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Window,
+    GuestMemory,
+}
+
+impl Mode {
+    fn of(guest: &RocmGuest) -> Mode {
+        if guest.has_window() { Mode::Window } else { Mode::GuestMemory }
+    }
+}
+
+/// A step of both modes.
+const fn both(name: &'static str, run: fn(&mut RocmGuest) -> Result<()>) -> Step {
+    Step { name, not: None, run }
+}
+
+/// A step that one of the modes does not have, and why.
+const fn not_in(
+    mode: Mode,
+    why: &'static str,
+    name: &'static str,
+    run: fn(&mut RocmGuest) -> Result<()>,
+) -> Step {
+    Step { name, not: Some((mode, why)), run }
+}
+
+/// Why the GPU's work is ended before a guest with a window begins again.
+const QEMU_ENDS: &str =
+    "QEMU ends when it is reset while a part of the window is mapped: programs end first there";
 
 /// The guest is fit for the next one after each of them.
-const STEPS: [Step; 14] = [
-    ("rocminfo as native", listings::rocminfo_prints_what_it_prints_natively),
-    ("clinfo as native", listings::clinfo_prints_what_it_prints_natively),
-    ("every byte of hsa_copy", work::copies_barriers_and_waits_are_right),
-    ("libhsakmt as native", thunk::libhsakmt_answers_as_natively),
-    ("the virtio names too", thunk::its_virtio_names_answer_the_same),
-    ("200 threads on 200 signals", work::two_hundred_threads_wait_for_two_hundred_signals),
-    ("8 processes of 4 threads", work::eight_processes_of_four_threads_get_what_they_wrote),
-    ("a program ends in a wait", deaths::a_killed_program_leaves_nothing),
-    ("a program aborts", deaths::an_aborted_program_leaves_nothing),
-    ("its pages are others'", deaths::memory_of_a_killed_program_is_its_next_owners),
-    ("a worker ends", deaths::a_killed_worker_is_a_lost_device),
-    ("reboot at work", deaths::a_reboot_at_work_leaves_nothing),
-    ("reset at work", deaths::a_hard_reset_at_work_leaves_nothing),
-    ("afterwards", work::copies_barriers_and_waits_are_right),
-];
-
-/// Steps that a guest with a window does not take, and why.
-const NOT_WITH_A_WINDOW: [(&str, &str); 5] = [
-    ("libhsakmt as native", "guest.deviations is of guests without"),
-    ("the virtio names too", "guest.deviations is of guests without"),
-    ("its pages are others'", "what the GPU writes to is the guest's memory in both modes"),
-    ("reboot at work", "QEMU must not be reset while a part of the window is mapped"),
-    ("reset at work", "QEMU must not be reset while a part of the window is mapped"),
+const STEPS: [Step; 16] = [
+    both("rocminfo as native", listings::rocminfo_prints_what_it_prints_natively),
+    both("clinfo as native", listings::clinfo_prints_what_it_prints_natively),
+    both("every byte of hsa_copy", work::copies_barriers_and_waits_are_right),
+    both("libhsakmt as native", thunk::libhsakmt_answers_as_natively),
+    both("the virtio names too", thunk::its_virtio_names_answer_the_same),
+    both("200 threads on 200 signals", work::two_hundred_threads_wait_for_two_hundred_signals),
+    both("8 processes of 4 threads", work::eight_processes_of_four_threads_get_what_they_wrote),
+    both("a look at the benchmark", work::the_benchmark_measures_all_of_its_rows),
+    both("a program ends in a wait", deaths::a_killed_program_leaves_nothing),
+    both("a program aborts", deaths::an_aborted_program_leaves_nothing),
+    both("its pages are others'", deaths::memory_of_a_killed_program_is_its_next_owners),
+    both("a worker ends", deaths::a_killed_worker_is_a_lost_device),
+    both("reboot at work, in order", deaths::a_reboot_that_ends_programs_first_leaves_nothing),
+    not_in(Mode::Window, QEMU_ENDS, "reboot at work", deaths::a_reboot_at_work_leaves_nothing),
+    not_in(Mode::Window, QEMU_ENDS, "reset at work", deaths::a_hard_reset_at_work_leaves_nothing),
+    both("afterwards", work::copies_barriers_and_waits_are_right),
 ];
 
 fn say_of(release: &str, window: &str) {
@@ -125,14 +162,15 @@ fn everything(kernel: Kernel, window: &str) -> Result<()> {
     };
     let mut guest = RocmGuest::boot_with(kernel, GPU, window, |_| ())?;
     say("boot", start);
-    for (name, step) in STEPS {
-        let left_out = NOT_WITH_A_WINDOW.iter().find(|(left_out, _)| *left_out == name);
-        if let (true, Some((_, why))) = (guest.has_window(), left_out) {
-            println!("{release}: not with a window: {name}: {why}");
+    for Step { name, not, run } in STEPS {
+        if let Some((mode, why)) = not
+            && mode == Mode::of(&guest)
+        {
+            println!("{release}: not in mode {mode:?}: {name}: {why}");
             continue;
         }
         let start = Instant::now();
-        step(&mut guest)?;
+        run(&mut guest)?;
         // Whatever it ran has ended in the guest, so its contexts end on the host.
         guest.daemon().wait_for_workers(0, GONE)?;
         say(name, start);

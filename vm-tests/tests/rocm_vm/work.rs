@@ -1,8 +1,9 @@
 //! Copies, barriers and waits: `c/hsa_copy`, which checks every byte and signal itself.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use vm_tests::{Result, RocmGuest, Run, programs};
+use vm_tests::{Result, RocmGuest, Run, programs, vm_bench};
 
 use crate::LIMIT;
 
@@ -45,6 +46,20 @@ pub fn sleepers_are_woken(guest: &mut RocmGuest) -> Result<()> {
 pub fn four_threads_get_what_they_wrote(guest: &mut RocmGuest) -> Result<()> {
     let output = all_right(guest, &["stress", "10", "4"])?;
     assert!(output.contains("stress: 4 threads"), "{output}");
+    Ok(())
+}
+
+/// A look at whether the benchmark works; its figures mean nothing.
+pub fn the_benchmark_measures_all_of_its_rows(guest: &mut RocmGuest) -> Result<()> {
+    let rows = vm_bench::in_guest(guest, 20)?;
+    for name in vm_bench::ROWS.into_iter().chain(vm_bench::OF_GUESTS) {
+        let row = rows.get(name).unwrap_or_else(|| panic!("no {name}: {rows:?}"));
+        assert!(row.least > 0.0 && row.least <= row.median && row.median <= row.greatest, "{name}: {row:?}");
+    }
+    assert_eq!(rows.get(vm_bench::COPY_VRAM).is_some(), guest.has_window(), "{rows:?}");
+    let taken = vm_bench::idle(guest, "queue", Duration::from_millis(200))?;
+    // More than no time at all, on however many processors.
+    assert!(taken > 0.0 && taken.is_finite(), "{taken}");
     Ok(())
 }
 

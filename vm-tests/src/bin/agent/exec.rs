@@ -19,6 +19,12 @@ use vm_tests::wire::{End, Exec, MAX_OUTPUT, Reply};
 /// How long output is waited for after the program's end: something that it left behind may hold the pipe.
 const LATE_OUTPUT: Duration = Duration::from_secs(2);
 
+/// How long a program may take to end that was asked to, and one that was killed with all of its memory.
+const ASKED: Duration = Duration::from_secs(5);
+const KILLED: Duration = Duration::from_secs(60);
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(10);
+
 /// What programs find in their environment unless the host says otherwise.
 const ENVIRONMENT: [(&str, &str); 3] = [
     ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
@@ -109,6 +115,43 @@ fn end_of(status: ExitStatus) -> End {
         (Some(code), _) => End::Status(code),
         (None, signal) => End::Signal(signal.unwrap_or_default()),
     }
+}
+
+/// Ends all programs of the guest: each is asked to first, and killed if it does not do so.
+pub fn end_all() -> io::Result<()> {
+    for (signal, patience) in [(Signal::TERM, ASKED), (Signal::KILL, KILLED)] {
+        tell_all(signal)?;
+        if all_ended(patience)? {
+            return Ok(());
+        }
+    }
+    Err(io::Error::new(
+        io::ErrorKind::TimedOut,
+        format!("Programs are left {KILLED:?} after they were killed"),
+    ))
+}
+
+/// Sends a signal to every process but the first, which is this one; none may be there.
+fn tell_all(signal: Signal) -> io::Result<()> {
+    // SAFETY: kill takes numbers only. -1 are all processes but the caller, as it is the first.
+    match check(unsafe { libc::kill(-1, signal.as_raw()) }) {
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
+        told => told,
+    }
+}
+
+/// Buries children, which orphans become, until none is left or the time is over.
+fn all_ended(patience: Duration) -> io::Result<bool> {
+    let deadline = Instant::now() + patience;
+    while Instant::now() < deadline {
+        match wait(WaitOptions::NOHANG) {
+            Ok(Some(_)) => {}
+            Ok(None) => thread::sleep(PAUSE),
+            Err(rustix::io::Errno::CHILD) => return Ok(true),
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(false)
 }
 
 /// Orphans of programs become children of the first process; nobody else can bury them.

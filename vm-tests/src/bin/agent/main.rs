@@ -48,6 +48,7 @@ fn answer(request: Request, body: Vec<u8>) -> io::Result<(Reply, Vec<u8>)> {
             let mounted = system::mount(&source, &target, &fstype, read_only, &options);
             named(&target, mounted).map(|()| (Reply::Done, Vec::new()))
         }
+        Request::EndPrograms => exec::end_all().map(|()| (Reply::Done, Vec::new())),
         Request::PowerOff => system::end(RebootCommand::PowerOff).map(|()| (Reply::Done, Vec::new())),
         Request::Reboot => system::end(RebootCommand::Restart).map(|()| (Reply::Done, Vec::new())),
     }

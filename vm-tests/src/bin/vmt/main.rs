@@ -1,5 +1,6 @@
 //! `vmt`: the harness by hand.
 
+mod bench;
 mod demo;
 mod measure;
 
@@ -37,6 +38,18 @@ enum Verb {
         #[arg(long, default_value = "soft:mi210")]
         gpu: String,
     },
+    /// Measure calls, sleeps, copies and doorbells in a guest with one CPU (and in one with two), and print ratios beside their aims.
+    Bench {
+        /// Which of Debian's kernels: 6.12, or the newest 7.
+        #[arg(long, value_parser = ["6.12", "7"], default_value = "6.12")]
+        kernel: String,
+        /// Profile of the software GPU.
+        #[arg(long, default_value = "mi210")]
+        profile: String,
+        /// What vhost-device-kfd's option --window says.
+        #[arg(long, default_value = "off")]
+        window: String,
+    },
     /// Measure what TIME_BUDGET.md lists, and print its rows. Cold with an empty XDG_CACHE_HOME.
     Measure,
     /// Print the directory of a Debian root, making it if needed.
@@ -68,6 +81,9 @@ enum Verb {
         /// What its option --window says.
         #[arg(long, default_value = "off")]
         window: String,
+        /// Its virtual CPUs.
+        #[arg(long, default_value_t = 2)]
+        cpus: u32,
         /// Load amdgpu, which rocminfo looks for.
         #[arg(long)]
         rocminfo: bool,
@@ -123,6 +139,10 @@ impl Verb {
             Self::Demo { kernel, gpu } => {
                 demo::demo(kernel_named(&kernel)?, &gpu).map(|()| ExitCode::SUCCESS)
             }
+            Self::Bench { kernel, profile, window } => {
+                let kernel = kernel_named(&kernel)?;
+                bench::bench(&bench::Choice { kernel, profile, window }).map(|()| ExitCode::SUCCESS)
+            }
             Self::Measure => measure::measure().map(|()| ExitCode::SUCCESS),
             Self::Root { name } => {
                 let root = if name == "qemu" { Root::qemu() } else { Root::trixie() };
@@ -130,9 +150,9 @@ impl Verb {
                 Ok(ExitCode::SUCCESS)
             }
             Self::Enter { uid, bind, argv } => enter(uid, &bind, &argv),
-            Self::Gpu { kernel, gpu, window, rocminfo, program, seconds, argv } => {
+            Self::Gpu { kernel, gpu, window, cpus, rocminfo, program, seconds, argv } => {
                 let say = |what: &str| log::info!("{what}");
-                let mut guest = RocmGuest::boot_with(kernel_named(&kernel)?, &gpu, &window, say)?;
+                let mut guest = RocmGuest::boot_on(cpus, kernel_named(&kernel)?, &gpu, &window, say)?;
                 if rocminfo {
                     guest.satisfy_rocminfo()?;
                 }
