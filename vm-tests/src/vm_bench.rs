@@ -21,7 +21,7 @@ const GONE: Duration = Duration::from_secs(20);
 const NODE: &str = "/dev/dri/renderD128";
 
 /// Rows that both places print.
-pub const ROWS: [&str; 11] = [
+pub const ROWS: [&str; 12] = [
     "open",
     "call-hot",
     "call-cold",
@@ -32,6 +32,7 @@ pub const ROWS: [&str; 11] = [
     "launch-hot",
     "launch-cold",
     "wake-by-call",
+    "wake-by-call-cold",
     "wake-by-gpu",
 ];
 /// Rows of guests: what the driver and the device take without our library.
@@ -114,43 +115,66 @@ pub fn natively(profile: &str, rounds: u32) -> Result<Rows> {
     Rows::parse(&command::succeed(&mut run, LIMIT)?)
 }
 
-/// What the daemon and the worker of a program that sleeps take of a processor of the host: 1 is all of one. `what` the program has
-/// is `none` or `queue`.
+/// Parts of a processor of the host: 1 is all of one.
+#[derive(Clone, Copy, Debug)]
+pub struct Taken {
+    /// By the worker's thread that looks at doorbells.
+    pub relay: f64,
+    /// By the daemon and the worker, the software GPU that looks at doorbells too among it.
+    pub all: f64,
+}
+
+/// The relay's thread.
+const RELAY: &str = "doorbells";
+
+/// What the daemon and the worker of a program that sleeps take. `what` the program has is `none` or `queue`.
 ///
 /// # Errors
 /// If the program fails, or the host does not tell.
-pub fn idle(guest: &mut RocmGuest, what: &str, time: Duration) -> Result<f64> {
+pub fn idle(guest: &mut RocmGuest, what: &str, time: Duration) -> Result<Taken> {
     let name = guest.program(&program()?)?;
     guest.run(Run::new(["sh", "-c", IN_THE_BACKGROUND, &name, what]).timeout(LIMIT))?.success()?;
     guest.daemon().wait_for_workers(1, GONE)?;
     let daemon = guest.daemon();
     let processes: Vec<u32> = daemon.workers()?.into_iter().chain([daemon.pid()]).collect();
     thread::sleep(SETTLE);
-    let (start, before) = (Instant::now(), cpu_time(&processes)?);
+    let (start, before) = (Instant::now(), CpuTime::of(&processes)?);
     thread::sleep(time);
-    let (elapsed, after) = (start.elapsed(), cpu_time(&processes)?);
+    let (elapsed, after) = (start.elapsed(), CpuTime::of(&processes)?);
     guest.run(Run::new(["sh", "-c", "kill -KILL $(cat /tmp/idle.pid)"]))?.success()?;
     guest.daemon().wait_for_workers(0, GONE)?;
-    Ok(after.saturating_sub(before).as_secs_f64() / elapsed.as_secs_f64())
+    let part = |after: Duration, before| after.saturating_sub(before).as_secs_f64() / elapsed.as_secs_f64();
+    Ok(Taken { relay: part(after.relay, before.relay), all: part(after.all, before.all) })
 }
 
-/// What all threads of these processes have run until now.
-fn cpu_time(processes: &[u32]) -> Result<Duration> {
-    let mut sum = Duration::ZERO;
-    for process in processes {
-        let tasks = PathBuf::from(format!("/proc/{process}/task"));
-        for task in
-            fs::read_dir(&tasks).map_err(Error::file("list", &tasks))?.filter_map(std::result::Result::ok)
-        {
-            let path = task.path().join("schedstat");
-            let text = fs::read_to_string(&path).map_err(Error::file("read", &path))?;
-            // The first number: nanoseconds on a processor.
-            let ran = text.split(' ').next().and_then(|first| first.parse().ok());
-            let ran = ran.ok_or_else(|| Error::Package(format!("{}: {text:?}", path.display())))?;
-            sum += Duration::from_nanos(ran);
+/// How long threads have run until now.
+#[derive(Clone, Copy, Debug, Default)]
+struct CpuTime {
+    relay: Duration,
+    all: Duration,
+}
+
+impl CpuTime {
+    /// Of all threads of these processes.
+    fn of(processes: &[u32]) -> Result<Self> {
+        let mut time = Self::default();
+        let read = |path: PathBuf| fs::read_to_string(&path).map_err(Error::file("read", path));
+        for process in processes {
+            let tasks = PathBuf::from(format!("/proc/{process}/task"));
+            let threads = fs::read_dir(&tasks).map_err(Error::file("list", &tasks))?;
+            for thread in threads.filter_map(std::result::Result::ok).map(|thread| thread.path()) {
+                let text = read(thread.join("schedstat"))?;
+                // The first number: nanoseconds on a processor.
+                let ran = text.split(' ').next().and_then(|first| first.parse().ok());
+                let ran = ran.ok_or_else(|| Error::Package(format!("{}: {text:?}", thread.display())))?;
+                time.all += Duration::from_nanos(ran);
+                if read(thread.join("comm"))?.trim_end() == RELAY {
+                    time.relay += Duration::from_nanos(ran);
+                }
+            }
         }
+        Ok(time)
     }
-    Ok(sum)
 }
 
 #[cfg(test)]
@@ -171,11 +195,11 @@ mod tests {
     #[test]
     fn the_time_that_a_process_runs_is_counted() {
         let us = [std::process::id()];
-        let before = cpu_time(&us).unwrap();
+        let before = CpuTime::of(&us).unwrap().all;
         let start = Instant::now();
         while start.elapsed() < Duration::from_millis(20) {
             std::hint::spin_loop();
         }
-        assert!(cpu_time(&us).unwrap() > before);
+        assert!(CpuTime::of(&us).unwrap().all > before);
     }
 }

@@ -58,20 +58,21 @@ pub fn the_benchmark_measures_all_of_its_rows(guest: &mut RocmGuest) -> Result<(
     }
     assert_eq!(rows.get(vm_bench::COPY_VRAM).is_some(), guest.has_window(), "{rows:?}");
     let taken = vm_bench::idle(guest, "queue", Duration::from_millis(200))?;
-    // More than no time at all, on however many processors.
-    assert!(taken > 0.0 && taken.is_finite(), "{taken}");
+    assert!(taken.all > 0.0 && taken.all >= taken.relay, "{taken:?}");
     Ok(())
 }
 
 /// Runs the program eight times at once, and prints what all of them said.
 const EIGHT: &str = "for i in 1 2 3 4 5 6 7 8; do $0 stress $1 4 >/tmp/stress.$i 2>&1 & pids=\"$pids $!\"; done; \
                      bad=0; for pid in $pids; do wait $pid || bad=1; done; cat /tmp/stress.*; exit $bad";
-/// Seconds that they run: CI has no more.
+/// Seconds that they run, unless this variable says otherwise (scripts/test --full does): CI has no more.
 const SECONDS: &str = "20";
+const SECONDS_VARIABLE: &str = "KFDVIRT_STRESS_SECONDS";
 
 pub fn eight_processes_of_four_threads_get_what_they_wrote(guest: &mut RocmGuest) -> Result<()> {
     hsa_copy(guest)?;
-    let run = Run::new(["sh", "-c", EIGHT, HSA_COPY, SECONDS]).timeout(LIMIT);
+    let seconds = std::env::var(SECONDS_VARIABLE).unwrap_or_else(|_| SECONDS.to_owned());
+    let run = Run::new(["sh", "-c", EIGHT, HSA_COPY, &seconds]).timeout(LIMIT);
 
     let output = guest.run(run)?.success()?;
 
