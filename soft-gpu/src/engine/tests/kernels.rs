@@ -94,8 +94,8 @@ fn waves_that_cannot_go_on_stop_their_queue_only() {
         (&[0xffff_ffff], 0x4000_0000, 1 << 3),
         // v_cubeid_f32 v0, v0, v0, v0: known, and not executed.
         (&[0xd1c4_0000, 0x0402_0100], 0x4000_0000, 1 << 3),
-        // s_setreg_imm32_b32 hwreg(HW_REG_MODE, 0, 2), 1: rounding up.
-        (&[0xba00_0801, 1], 0x4000_0000, 1 << 3),
+        // s_setreg_imm32_b32 hwreg(HW_REG_STATUS, 0, 2), 1: only the mode can be set.
+        (&[0xba00_0802, 1], 0x4000_0000, 1 << 3),
     ];
     let good = rig.queue(QueueKind::Aql, 4096);
     for (at, (code, value, mask)) in (0..).zip(cases) {
