@@ -122,8 +122,7 @@ impl<T: HsaStruct> Struct<T> {
     /// As [`Array::copy`].
     pub fn copy(&self, count: u64) -> Result<Vec<T>> {
         let count = element_count(self.0.is_null(), count)?;
-        let mut elements = Vec::new();
-        elements.try_reserve_exact(count).map_err(|_| Status::NoMemory)?;
+        let mut elements = list_of(count)?;
         let stride = LAYOUT.size_of::<T>();
         for index in 0..count {
             elements.push(Self(self.0.wrapping_add(index * stride), PhantomData).get()?);
@@ -167,8 +166,7 @@ impl<T: Copy> Array<T> {
     /// `INVALID_PARAMETER` for NULL with a count, and for a count beyond reason; `NO_MEMORY`.
     pub fn copy(&self, count: u64) -> Result<Vec<T>> {
         let count = element_count(self.0.is_null(), count)?;
-        let mut elements = Vec::new();
-        elements.try_reserve_exact(count).map_err(|_| Status::NoMemory)?;
+        let mut elements = list_of(count)?;
         for index in 0..count {
             elements.push(In(self.0.wrapping_add(index)).get()?);
         }
@@ -243,6 +241,18 @@ impl<T: Sync> Shared<T> {
     }
 }
 
+/// An empty list with room for so many elements.
+fn list_of<T>(count: usize) -> Result<Vec<T>> {
+    #[cfg(test)]
+    tests::gate()?;
+    let mut list = Vec::new();
+    list.try_reserve_exact(count).map_err(|_| {
+        log::warn!("no memory for {count} elements of {} bytes", size_of::<T>());
+        Status::NoMemory
+    })?;
+    Ok(list)
+}
+
 /// How many elements an array has that may be NULL if it has none.
 fn element_count(is_null: bool, count: u64) -> Result<usize> {
     if count > 0 && (is_null || count > MAX_ELEMENTS) {
@@ -279,7 +289,45 @@ pointer_traits!(Out, In, Array, Struct, Shared);
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
+    use protocol::hsakmt::EventDescriptor;
+
     use super::*;
+
+    thread_local! {
+        /// How many lists get their room before one does not.
+        static LEFT: Cell<Option<u32>> = const { Cell::new(None) };
+    }
+
+    /// Each list that a caller chooses the length of passes here first.
+    pub(super) fn gate() -> Result<()> {
+        LEFT.with(|left| match left.get() {
+            Some(0) => {
+                left.set(None);
+                Err(Status::NoMemory)
+            }
+            count => {
+                left.set(count.map(|count| count - 1));
+                Ok(())
+            }
+        })
+    }
+
+    #[test]
+    fn each_list_without_memory_is_a_status_and_the_next_call_works() {
+        let (numbers, mut structs) = ([3u32, 4], [EventDescriptor::default(); 2]);
+        let array = Array(numbers.as_ptr());
+        let list = Struct::<EventDescriptor>(structs.as_mut_ptr().cast(), PhantomData);
+        let calls: [&dyn Fn() -> Result<usize>; 2] =
+            [&|| array.copy(2).map(|copy| copy.len()), &|| list.copy(2).map(|copy| copy.len())];
+        for (number, call) in calls.iter().enumerate() {
+            LEFT.set(Some(0));
+            assert_eq!(call(), Err(Status::NoMemory), "{number}");
+            assert_eq!((LEFT.get(), call()), (None, Ok(2)), "{number} again");
+        }
+        assert_eq!((array.copy(2), numbers), (Ok(vec![3, 4]), [3, 4]), "what the caller has stays");
+    }
 
     #[test]
     fn null_is_a_status_and_never_followed() {

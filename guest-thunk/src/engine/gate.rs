@@ -8,6 +8,11 @@ pub(crate) fn before_map() -> rustix::io::Result<()> {
     Ok(())
 }
 
+/// Before a system call that takes just this range.
+pub(crate) fn before_map_at(_start: u64, _len: u64) -> rustix::io::Result<()> {
+    Ok(())
+}
+
 /// Bytes of addresses that are held more and less.
 pub(crate) fn note_held(_more: u64, _less: u64) {}
 

@@ -18,7 +18,7 @@ mod options;
 pub mod queue;
 #[cfg(test)]
 pub(crate) mod rig;
-mod room;
+pub(crate) mod room;
 pub mod svm;
 #[cfg(test)]
 pub(crate) mod testing;

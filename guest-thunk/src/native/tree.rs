@@ -8,6 +8,7 @@ use protocol::Errno;
 use protocol::kfd::topology::{MAX_FILE, Tree};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, openat, statat};
 
+use crate::engine::room;
 use crate::errno_of;
 
 /// Most files and directory entries of a tree. A host with 64 GPU partitions has about 5,000.
@@ -186,8 +187,7 @@ impl Source for Directory {
                 kind => kind,
             };
             if kind == FileType::Directory {
-                numbers.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-                numbers.push(number);
+                room::push(&mut numbers, number).map_err(|_| Errno::ENOMEM)?;
             }
         }
         numbers.sort_unstable();
@@ -198,18 +198,13 @@ impl Source for Directory {
         let mut page = [0; MAX_FILE + 1];
         let length = read_at(&self.root, Path::new(path), OFlags::NOFOLLOW, &mut page)?;
         let text = page.get(..length).unwrap_or_default();
-        let mut bytes = Vec::new();
-        bytes.try_reserve_exact(text.len()).map_err(|_| Errno::ENOMEM)?;
-        bytes.extend_from_slice(text);
-        Ok(bytes)
+        room::collect(text.len(), text.iter().copied()).map_err(|_| Errno::ENOMEM)
     }
 }
 
 /// The start of any file, `max` bytes at most.
 pub(super) fn read_start(path: &Path, max: usize) -> Result<Vec<u8>, Errno> {
-    let mut bytes = Vec::new();
-    bytes.try_reserve_exact(max).map_err(|_| Errno::ENOMEM)?;
-    bytes.resize(max, 0);
+    let mut bytes = room::filled(max, 0).map_err(|_| Errno::ENOMEM)?;
     let length = read_at(CWD, path, OFlags::empty(), &mut bytes)?;
     bytes.truncate(length);
     Ok(bytes)

@@ -322,8 +322,9 @@ impl Arena {
             let step = usize::try_from((len / 8).max(HUGE_PAGE)).unwrap_or(usize::MAX);
             for start in (first..=end - len).step_by(step) {
                 let start = start & !(HUGE_PAGE - 1);
-                if let Ok(region) = Region::reserve_at(start, len) {
-                    return Self::split(region);
+                // Another thread may map something between the two halves: then a smaller range is tried.
+                if let Ok(arena) = Region::reserve_at(start, len).and_then(Self::split) {
+                    return Ok(arena);
                 }
             }
             len = (len / 2) & !(HUGE_PAGE - 1);
@@ -334,11 +335,11 @@ impl Arena {
         Err(Status::NoMemory)
     }
 
-    fn split(mut region: Region) -> Result<Self> {
+    fn split(mut region: Region) -> io::Result<Self> {
         let (start, len) = (region.start(), region.len());
         let quarter = (len / 4).next_multiple_of(64 << 10);
         region.trim(start, quarter);
-        let others = Region::reserve_at(start + quarter, len - quarter).map_err(|_| Status::NoMemory)?;
+        let others = Region::reserve_at(start + quarter, len - quarter)?;
         for region in [&region, &others] {
             region.dont_fork(region.start(), region.len());
         }

@@ -9,7 +9,7 @@ use protocol::kfd::Mapping;
 use rustix::io::{self, Errno};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
-use crate::engine::gate::{before_map, note_held};
+use crate::engine::gate::{before_map, before_map_at, note_held};
 
 /// Bytes of a page: those of the CPU and the smallest of the GPUs.
 pub(super) const PAGE: u64 = 4096;
@@ -82,7 +82,7 @@ impl Region {
     /// # Errors
     /// `EEXIST` if something is mapped there, `ENOMEM` or `EINVAL` for addresses that cannot be.
     pub(super) fn reserve_at(start: u64, len: u64) -> io::Result<Self> {
-        before_map()?;
+        before_map_at(start, len)?;
         let flags = RESERVED.union(MapFlags::FIXED_NOREPLACE);
         let (at, bytes) = (pointer(start)?, size(len)?);
         // SAFETY: with FIXED_NOREPLACE the kernel replaces nothing; one that does not know the flag takes the

@@ -34,6 +34,11 @@ impl Operation {
             Node::Render(_) => Self::OpenRender,
         }
     }
+
+    /// Whether it is an ioctl, which an older kernel may not have. The others answer `ENOTTY` nowhere.
+    pub(crate) fn may_be_unknown(self) -> bool {
+        matches!(self, Self::Ioctl(_))
+    }
 }
 
 impl fmt::Display for Operation {
@@ -51,6 +56,7 @@ struct Plan {
     next: Option<Next>,
     failed: Option<Operation>,
     held: u64,
+    tried: Vec<(u64, u64)>,
 }
 
 /// What is to fail, and with what.
@@ -60,6 +66,8 @@ enum Next {
     Number(u32, Errno),
     /// The first of this kind.
     Kind(Operation, Errno),
+    /// So many of this kind, one after the other.
+    Row(Operation, u32, Errno),
 }
 
 thread_local! {
@@ -74,6 +82,16 @@ pub(crate) fn fail_at(at: u32, errno: Errno) {
 /// Lets the next operation of this kind fail, and none after it.
 pub(crate) fn fail_next(operation: Operation, errno: Errno) {
     PLAN.with_borrow_mut(|plan| (plan.next, plan.failed) = (Some(Next::Kind(operation, errno)), None));
+}
+
+/// Lets the next `count` operations of this kind fail, and none after them.
+pub(crate) fn fail_row(operation: Operation, count: u32, errno: Errno) {
+    PLAN.with_borrow_mut(|plan| (plan.next, plan.failed) = (Some(Next::Row(operation, count, errno)), None));
+}
+
+/// Ranges (first address, bytes) that this thread wanted to have, and no others, since this was asked the last time.
+pub(crate) fn tried() -> Vec<(u64, u64)> {
+    PLAN.with_borrow_mut(|plan| std::mem::take(&mut plan.tried))
 }
 
 /// Lets nothing fail any more. Gives what has.
@@ -112,7 +130,12 @@ pub(crate) fn gate(operation: Operation) -> Result<(), Errno> {
                 *left -= 1;
                 return Ok(());
             }
-            Some(Next::Kind(..)) | None => return Ok(()),
+            Some(Next::Row(kind, left, errno)) if *kind == operation && *left > 0 => {
+                *left -= 1;
+                plan.failed = Some(operation);
+                return Err(*errno);
+            }
+            Some(Next::Kind(..) | Next::Row(..)) | None => return Ok(()),
         };
         (plan.next, plan.failed) = (None, Some(operation));
         Err(errno)
@@ -133,4 +156,10 @@ pub(crate) fn before_reserve() -> crate::engine::Result<()> {
 /// The gate of system calls of this process's own address space.
 pub(crate) fn before_map() -> rustix::io::Result<()> {
     gate(Operation::Map).map_err(|errno| rustix::io::Errno::from_raw_os_error(errno.raw()))
+}
+
+/// The same for a certain range, which is noted.
+pub(crate) fn before_map_at(start: u64, len: u64) -> rustix::io::Result<()> {
+    PLAN.with_borrow_mut(|plan| plan.tried.push((start, len)));
+    before_map()
 }

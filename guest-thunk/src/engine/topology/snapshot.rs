@@ -10,7 +10,7 @@ use protocol::hsakmt::{
     CacheProperties, HeapType, IoLinkProperties, MemoryProperties, NodeProperties, Status, SystemProperties,
 };
 use protocol::kfd::FileId;
-use protocol::kfd::topology::{self, GfxVersion, Parsed, Topology, Tree};
+use protocol::kfd::topology::{self, GfxVersion, Parsed, Topology, Tree, WarningKind};
 
 use super::cpuinfo::CpuInfo;
 use super::names::Products;
@@ -100,7 +100,7 @@ impl Snapshot {
         for _ in 0..ATTEMPTS {
             let tree = channel.topology().map_err(|errno| {
                 log::error!("KFD's topology cannot be read: {errno}");
-                Status::Error
+                if errno == Errno::ENOMEM { Status::NoMemory } else { Status::Error }
             })?;
             let error = match Topology::parse(&tree) {
                 Ok(parsed) => return Taker::new(channel, options).snapshot(&tree, parsed),
@@ -144,7 +144,12 @@ impl<'a> Taker<'a> {
 
     fn snapshot(&self, tree: &Tree, parsed: Parsed) -> Result<Snapshot> {
         for warning in &parsed.warnings {
-            log::debug!("topology: {warning}");
+            // Counts and keys differ from kernel to kernel; a number that no field holds is somebody's mistake.
+            let level = match warning.kind {
+                WarningKind::OutOfRange { .. } => log::Level::Warn,
+                _ => log::Level::Debug,
+            };
+            log::log!(level, "topology: {warning}");
         }
         let Topology { generation_id, system, nodes } = parsed.topology;
         let gpus = nodes.iter().filter(|node| node.is_gpu()).count();

@@ -4,11 +4,13 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use proptest::prelude::*;
+use protocol::kfd::Kfd;
 use protocol::kfd::topology::Topology;
 use softgpu::profile::load::write_dir;
 use softgpu::{Kernel, Profile};
 
 use super::*;
+use crate::engine::testing::faults;
 
 fn tree_of(profile: Profile) -> Tree {
     profile.machine(Kernel::Linux6_12).tree()
@@ -79,6 +81,52 @@ fn every_profiles_tree_is_read_from_a_directory_as_it_was_written() {
         write_dir(&tree, dir.path(), false).unwrap();
         assert_eq!(read_dir(dir.path()).unwrap(), tree, "{}", profile.name());
     }
+}
+
+/// Reads with the reservation of memory number `at` failing. Gives the answer, and whether there are so many.
+fn without_memory<T>(at: u32, read: impl Fn() -> T) -> (T, bool) {
+    faults::fail_at(at, Errno::ENOMEM);
+    let answer = read();
+    let failed = faults::stop();
+    assert!(matches!(failed, None | Some(faults::Operation::Reserve)), "{failed:?}");
+    (answer, failed.is_some())
+}
+
+#[test]
+fn each_reservation_of_memory_fails_once_and_the_next_read_works() {
+    let dir = tempfile::tempdir().unwrap();
+    let tree = tree_of(Profile::Mi210);
+    write_dir(&tree, dir.path(), false).unwrap();
+    let device = crate::native::Native::new(crate::native::Paths {
+        topology: dir.path().to_owned(),
+        ..crate::native::Paths::default()
+    });
+    let (mut reservations, mut gone_on) = (0, 0);
+    for at in 0.. {
+        let (read, failed) = without_memory(at, || device.topology());
+        assert!(device.topology().as_ref() == Ok(&tree), "after reservation {at}");
+        if !failed {
+            assert!(read == Ok(tree));
+            break;
+        }
+        // Whether the tree has changed is not known then: it is read again.
+        if read.as_ref() == Ok(&tree) {
+            gone_on += 1;
+        } else {
+            assert!(read == Err(Errno::ENOMEM), "reservation {at}");
+        }
+        reservations += 1;
+    }
+    assert_eq!(gone_on, 1, "the last look at the generation");
+    // One for each file, and one for each numbered directory at least.
+    let directories = tree_of(Profile::Mi210).directories().len();
+    assert!(reservations > tree_of(Profile::Mi210).files.len() + directories / 2, "{reservations}");
+
+    let path = dir.path().join("generation_id");
+    let read = || read_start(&path, 16);
+    assert_eq!(without_memory(0, read), (Err(Errno::ENOMEM), true));
+    assert_eq!(without_memory(1, read), (read(), false));
+    assert!(read().is_ok());
 }
 
 #[test]

@@ -1,15 +1,15 @@
 //! [`Tree`] to [`Topology`]: total, as tolerant as libhsakmt, and telling what was odd.
 //!
 //! The rules are libhsakmt's (`topology.c`) where it has one: unknown keys are ignored, missing keys
-//! are zero, the first line that is not a key and a decimal ends a file, a file is read up to one
-//! page, a node whose `gpu_id` or `properties` answer `EPERM` does not exist for the reader, and
+//! are zero, the first line that is not a key and a decimal ends a file, values out of range keep their low bits
+//! (`sscanf` with `%llu`, then a narrower field), a file is read up to one page, a node whose `gpu_id` or `properties` answer `EPERM` does not exist for the reader, and
 //! neither do links to it. Where the counts in `properties` and the directories disagree, the
 //! directories win, so that nothing is read that is not there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::records::{Record, Set};
+use super::records::Record;
 use super::{Cache, IoLink, MAX_FILE, Node, Topology, Tree};
 
 /// A topology and what was odd in it.
@@ -35,6 +35,16 @@ pub struct Warning {
 pub enum WarningKind {
     /// A key that this version does not know: ignored.
     UnknownKey(String),
+    /// A number that its field cannot hold: cut to what libhsakmt makes of it, which reads 64 bits (more are all ones, and
+    /// what stands after a minus is taken from 0) and keeps the low ones.
+    OutOfRange {
+        /// The key; none in a file that holds one number.
+        key: Option<String>,
+        /// What the file says; the start of it if that is long.
+        value: String,
+        /// What is made of it.
+        kept: u64,
+    },
     /// A line (counted from 1) that is not a key and a decimal: the rest of the file is ignored.
     BadLine(usize),
     /// More than a page: the rest of the file is ignored.
@@ -69,6 +79,10 @@ impl fmt::Display for Warning {
         let path = &self.path;
         match &self.kind {
             WarningKind::UnknownKey(key) => write!(f, "{path}: the key {key:?} is unknown and ignored"),
+            WarningKind::OutOfRange { key, value, kept } => {
+                let (key, space) = key.as_ref().map_or(("", ""), |key| (key, " "));
+                write!(f, "{path}: {key}{space}{value} is out of range; taken as {kept}")
+            }
             WarningKind::BadLine(line) => {
                 write!(f, "{path}: line {line} is not a key and a decimal number; the rest is ignored")
             }
@@ -99,18 +113,8 @@ pub enum TopologyError {
     #[error("topology file {0} is empty")]
     Empty(String),
     /// A file that should hold one number does not.
-    #[error("topology file {0} does not hold a 32-bit decimal number")]
+    #[error("topology file {0} does not hold a decimal number")]
     NotANumber(String),
-    /// A known key with a value that its type cannot hold.
-    #[error("topology file {path}: {key} does not fit into {bits} bits")]
-    TooBig {
-        /// The file.
-        path: String,
-        /// The key.
-        key: String,
-        /// Bits that the value may have.
-        bits: u32,
-    },
     /// A file that every reader may read answers `EPERM`.
     #[error("topology file {0} must not be denied")]
     Denied(String),
@@ -130,7 +134,7 @@ impl Topology {
     /// Reads a tree.
     ///
     /// # Errors
-    /// [`TopologyError`] where libhsakmt's snapshot fails too, and for values that do not fit.
+    /// [`TopologyError`] where libhsakmt's snapshot fails too.
     pub fn parse(tree: &Tree) -> Result<Parsed, TopologyError> {
         let mut reader = Reader { tree, warnings: Vec::new() };
         let topology = reader.topology()?;
@@ -335,41 +339,36 @@ impl<'a> Reader<'a> {
                 }
                 continue;
             }
-            if !value.iter().all(u8::is_ascii_digit) {
+            let Some(number) = Number::parse(value) else {
                 self.warn(path, WarningKind::BadLine(i + 1));
                 return Ok(());
-            }
-            self.store(path, record, key, decimal(value))?;
+            };
+            self.store(path, record, key, number);
         }
         Ok(())
     }
 
-    /// Stores one value; `None` is more than 64 bits.
-    fn store<R: Record>(
-        &mut self,
-        path: &str,
-        record: &mut R,
-        key: &str,
-        value: Option<u64>,
-    ) -> Result<(), TopologyError> {
-        let known = R::KEYS.iter().find(|known| known.name == key);
-        let set = value.map_or(Set::TooBig, |value| record.set(key, value));
-        match (known, set) {
-            (None, _) | (_, Set::Unknown) => self.warn(path, WarningKind::UnknownKey(key.to_owned())),
-            (Some(_), Set::Done) => {}
-            (Some(known), Set::TooBig) => {
-                let (path, key) = (path.to_owned(), key.to_owned());
-                return Err(TopologyError::TooBig { path, key, bits: known.bits });
-            }
+    /// Stores one value, or as much of it as the field holds.
+    fn store<R: Record>(&mut self, path: &str, record: &mut R, key: &str, number: Number<'_>) {
+        let Some(known) = R::KEYS.iter().find(|known| known.name == key) else {
+            return self.warn(path, WarningKind::UnknownKey(key.to_owned()));
+        };
+        let (kept, odd) = number.cut(known.bits);
+        // It fits now.
+        record.set(key, kept);
+        if odd {
+            self.warn(path, number.out_of_range(Some(key), kept));
         }
-        Ok(())
     }
 
     fn number(&mut self, path: &str) -> Result<u32, TopologyError> {
         let text = self.page(path)?.trim_ascii();
-        decimal(text)
-            .and_then(|number| u32::try_from(number).ok())
-            .ok_or_else(|| TopologyError::NotANumber(path.to_owned()))
+        let number = Number::parse(text).ok_or_else(|| TopologyError::NotANumber(path.to_owned()))?;
+        let (kept, odd) = number.cut(u32::BITS);
+        if odd {
+            self.warn(path, number.out_of_range(None, kept));
+        }
+        u32::try_from(kept).map_err(|_| TopologyError::NotANumber(path.to_owned()))
     }
 
     /// The name of a node: the first line; free text that nobody has to write.
@@ -420,6 +419,50 @@ fn key_value(line: &[u8]) -> Option<(&str, &[u8])> {
         return None;
     }
     Some((std::str::from_utf8(key).ok()?, value))
+}
+
+/// A number as C's `strtoull` reads it.
+#[derive(Clone, Copy)]
+struct Number<'a> {
+    text: &'a [u8],
+    value: u64,
+    /// Whether `value` is what the text says.
+    exact: bool,
+}
+
+impl<'a> Number<'a> {
+    /// Decimal digits, with a sign or without.
+    fn parse(text: &'a [u8]) -> Option<Self> {
+        let (negative, digits) = match text {
+            [b'-', digits @ ..] => (true, digits),
+            [b'+', digits @ ..] => (false, digits),
+            digits => (false, digits),
+        };
+        if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+            return None;
+        }
+        let number = decimal(digits);
+        // More than 64 bits are all ones, with a minus too.
+        let value = number.map_or(u64::MAX, |number| if negative { number.wrapping_neg() } else { number });
+        let exact = number.is_some_and(|number| !negative || number == 0);
+        Some(Self { text, value, exact })
+    }
+
+    /// The low bits, and whether they are not all that the text says.
+    fn cut(self, bits: u32) -> (u64, bool) {
+        let kept = self.value & u64::MAX.checked_shr(u64::BITS.saturating_sub(bits)).unwrap_or(0);
+        (kept, !self.exact || kept != self.value)
+    }
+
+    fn out_of_range(self, key: Option<&str>, kept: u64) -> WarningKind {
+        // A file has thousands of digits at most; a message needs no more than these.
+        const SHOWN: usize = 40;
+        let mut value = String::from_utf8_lossy(self.text.get(..SHOWN).unwrap_or(self.text)).into_owned();
+        if self.text.len() > SHOWN {
+            value.push_str("...");
+        }
+        WarningKind::OutOfRange { key: key.map(str::to_owned), value, kept }
+    }
 }
 
 /// Decimal digits as a number; `None` for anything else and for more than 64 bits.

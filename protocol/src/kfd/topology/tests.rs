@@ -121,9 +121,15 @@ fn unknown_keys_are_ignored_and_missing_ones_are_zero() {
 
 #[test]
 fn a_bad_line_ends_the_file() {
-    for bad in
-        ["simd_count", "simd_count x", "simd_count -1", "simd_count 0x10", "simd_count 1 2", "\u{fffd} \u{0}"]
-    {
+    for bad in [
+        "simd_count",
+        "simd_count x",
+        "simd_count -",
+        "simd_count --1",
+        "simd_count 0x10",
+        "simd_count 1 2",
+        "\u{fffd} \u{0}",
+    ] {
         let mut tree = machine(0).tree(Layout::Linux6_12);
         put(&mut tree, "nodes/0/properties", &format!("cpu_cores_count 8\n{bad}\nvendor_id 5\n"));
         let parsed = parse(&tree);
@@ -137,14 +143,58 @@ fn a_bad_line_ends_the_file() {
     }
 }
 
+/// The values are those of glibc's `sscanf` with `%llu`, cut as C cuts an `unsigned long long` to a `uint32_t`.
 #[test]
-fn a_value_that_does_not_fit_is_an_error_that_names_it() {
-    let mut tree = machine(0).tree(Layout::Linux6_12);
-    put(&mut tree, "nodes/0/properties", "gfx_target_version 4294967296\n");
-    let error = Topology::parse(&tree).expect_err("too big");
+fn a_value_out_of_range_is_cut_as_libhsakmt_cuts_it_and_named() {
+    const ONES: u64 = u64::MAX;
+    for (text, low, all) in [
+        ("4294967296", 0, 1 << 32),
+        ("4294967301", 5, (1 << 32) + 5),
+        ("18446744073709551616", u32::MAX, ONES),
+        ("99999999999999999999999999999999999999999999", u32::MAX, ONES),
+        ("-1", u32::MAX, ONES),
+        ("-5", 4_294_967_291, 18_446_744_073_709_551_611),
+        ("-99999999999999999999", u32::MAX, ONES),
+    ] {
+        let mut tree = machine(1).tree(Layout::Linux6_12);
+        put(&mut tree, "nodes/1/properties", &format!("simd_count {text}\nunique_id {text}\nvendor_id 5\n"));
+        let parsed = parse(&tree);
+        let properties = &parsed.topology.nodes[1].properties;
+        assert_eq!(
+            (properties.simd_count, properties.unique_id, properties.vendor_id),
+            (low, all, 5),
+            "{text}"
+        );
+        let said: Vec<_> = parsed.warnings.iter().map(Warning::to_string).collect();
+        let shown = if text.len() > 40 { format!("{}...", &text[..40]) } else { text.to_owned() };
+        let expected = format!("nodes/1/properties: simd_count {shown} is out of range; taken as {low}");
+        assert!(said.contains(&expected), "{text}: {said:?}");
+    }
+}
+
+#[test]
+fn one_odd_value_in_any_file_leaves_the_rest_of_the_tree() {
+    let whole = machine(2);
+    let mut tree = whole.tree(Layout::Linux6_12);
+    for (path, text) in [
+        ("generation_id", "4294967303\n"),
+        ("nodes/2/gpu_id", "4294971394\n"),
+        ("nodes/1/io_links/0/properties", "type 2\nnode_from 1\nnode_to 0\nweight 4294967296\n"),
+    ] {
+        assert!(tree.files.contains_key(path), "{path}");
+        put(&mut tree, path, text);
+    }
+    let parsed = parse(&tree);
+    assert_eq!(parsed.topology, whole, "what is cut is what was there before");
+    let odd = |w: &&Warning| matches!(w.kind, WarningKind::OutOfRange { .. });
+    let said: Vec<_> = parsed.warnings.iter().filter(odd).map(Warning::to_string).collect();
     assert_eq!(
-        error.to_string(),
-        "topology file nodes/0/properties: gfx_target_version does not fit into 32 bits"
+        said,
+        [
+            "generation_id: 4294967303 is out of range; taken as 7",
+            "nodes/1/io_links/0/properties: weight 4294967296 is out of range; taken as 0",
+            "nodes/2/gpu_id: 4294971394 is out of range; taken as 4098",
+        ]
     );
 }
 

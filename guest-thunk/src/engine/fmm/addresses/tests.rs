@@ -147,6 +147,99 @@ fn a_reservation_that_fails_is_tried_smaller() {
     assert!(narrow.is_ok());
 }
 
+/// Pages that must survive, next to ranges that somebody tries to have.
+struct Sentinels(Vec<Region>);
+
+impl Sentinels {
+    const WORD: u64 = 0x5e47_14e1;
+
+    fn next_to(ranges: &[(u64, u64)]) -> Self {
+        let pages = ranges.iter().flat_map(|&(start, len)| [start - PAGE, start + len]);
+        // What is taken holds another sentinel, or a mapping of the test program.
+        let all: Vec<Region> = pages.filter_map(|page| Region::reserve_at(page, PAGE).ok()).collect();
+        for page in &all {
+            page.map_memory(page.start(), PAGE, Access::ReadWrite).unwrap();
+            // SAFETY: the page was mapped writable just now, and no reference leads there.
+            unsafe { Self::word(page).write(Self::WORD ^ page.start()) };
+        }
+        faults::tried();
+        Self(all)
+    }
+
+    fn word(page: &Region) -> *mut u64 {
+        std::ptr::with_exposed_provenance_mut(usize::try_from(page.start()).unwrap())
+    }
+
+    fn are_untouched(&self) -> bool {
+        self.0.iter().all(|page| {
+            // A page that is gone would end the program here.
+            super::super::vm::is_readable(page.start(), PAGE)
+                // SAFETY: it is readable, and only this test knows it.
+                && unsafe { Self::word(page).read() } == Self::WORD ^ page.start()
+        })
+    }
+
+    fn are_outside(&self, (base, last): (u64, u64)) -> bool {
+        self.0.iter().all(|page| page.start() > last || page.end() <= base)
+    }
+}
+
+// Case M28: the first k tries fail, or the k-th alone (k = 0 to 20), with a live mapping next to each range that is tried.
+#[test]
+fn tries_that_fail_leave_every_other_mapping_alone() {
+    let _alone = faults::alone();
+    let reserve = || Addresses::new(NARROW, &[], &Options::default());
+    let fail = |first: bool, k| match first {
+        true => faults::fail_row(faults::Operation::Map, k, Errno::ENOMEM),
+        false => faults::fail_at(k, Errno::ENOMEM),
+    };
+    let held = faults::held();
+    for (k, first) in (0..=20).flat_map(|k| [(k, true), (k, false)]) {
+        faults::tried();
+        fail(first, k);
+        let found = reserve();
+        let failed = faults::stop();
+        let tried = faults::tried();
+        let whole = found.as_ref().map(Addresses::all);
+        assert!(whole.is_ok_and(|(base, last)| last - base >= (1 << 30) - 1), "{k}, {first}: {whole:?}");
+        // All of the range can be had: two tries, of the whole and of its second part.
+        assert_eq!(failed.is_some(), if first { k > 0 } else { k < 2 }, "{k}, {first}: {tried:x?}");
+        drop(found);
+        assert_eq!(faults::held(), held, "{k}, {first}");
+
+        let sentinels = Sentinels::next_to(&tried);
+        assert!(sentinels.0.len() >= 2, "{k}, {first}: {tried:x?}");
+        fail(first, k);
+        let found = reserve();
+        let failed = faults::stop();
+        // The same ranges first: those that failed before, and those that hold a sentinel now.
+        let again = faults::tried();
+        assert!(again.len() >= tried.len() && again.first() == tried.first(), "{k}, {first}: {again:x?}");
+        assert!(sentinels.are_untouched(), "{k}, {first}");
+        let whole = found.as_ref().map(Addresses::all);
+        assert!(whole.is_ok_and(|all| sentinels.are_outside(all)), "{k}, {first}: {whole:x?}, {failed:?}");
+        drop(found);
+        assert!(sentinels.are_untouched(), "{k}, {first}: afterwards");
+        drop(sentinels);
+        assert_eq!(faults::held(), held, "{k}, {first}: afterwards");
+    }
+}
+
+// Case M28: nothing can be had at all.
+#[test]
+fn without_any_range_there_is_an_error_and_the_next_try_works() {
+    let _alone = faults::alone();
+    let held = faults::held();
+    faults::fail_row(faults::Operation::Map, u32::MAX, Errno::ENOMEM);
+    let none = Addresses::new(NARROW, &[], &Options::default());
+    assert!(faults::stop().is_some());
+    assert_eq!(none.err(), Some(Status::NoMemory));
+    assert!(faults::tried().iter().all(|&(_, len)| len >= 1 << 30));
+    assert_eq!(faults::held(), held);
+    drop(narrow());
+    assert_eq!(faults::held(), held);
+}
+
 #[test]
 fn what_cannot_be_unmapped_is_unmapped_before_addresses_are_taken_again() {
     let _alone = faults::alone();
