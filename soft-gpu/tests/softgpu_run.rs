@@ -72,9 +72,10 @@ fn the_trace_has_a_line_for_each_call() {
     let text = std::fs::read_to_string(trace).unwrap();
     let lines: Vec<serde_json::Value> =
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(lines.len(), 1, "{text}");
-    assert_eq!(lines[0]["call"], "AMDKFD_IOC_GET_VERSION");
-    assert_eq!(lines[0]["out"]["minor_version"], 17);
+    let [open, version] = &lines[..] else { panic!("{text}") };
+    assert_eq!((&open["number"], &open["call"], &open["node"]), (&1.into(), &"open".into(), &"kfd".into()));
+    assert_eq!((&version["number"], &version["call"]), (&2.into(), &"AMDKFD_IOC_GET_VERSION".into()));
+    assert_eq!(version["out"]["minor_version"], 17);
 }
 
 #[test]

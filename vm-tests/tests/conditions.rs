@@ -330,6 +330,14 @@ fn a_log_that_cannot_be_written_is_said_and_changes_nothing() -> Result<()> {
     row.fails(&[], "KFDVIRT_LOG_FILE cannot be written").check().map(drop)
 }
 
+#[test]
+fn a_log_level_that_is_none_is_said_and_changes_nothing() -> Result<()> {
+    let machine = Profile::Mi210.machine(Kernel::Linux6_12);
+    let wrapper = ["env", "KFDVIRT_LOG=loud"];
+    let row = Row::new("log level", &machine, &["tour"]).under(&wrapper);
+    row.fails(&[], "KFDVIRT_LOG: `loud` is no level").check().map(drop)
+}
+
 /// Case T02: a kernel without NUMA, imitated by hiding the nodes in a mount namespace. Debian's library gives up the whole
 /// topology of `mi300x` there; ours goes without the caches of the second CPU node.
 #[test]

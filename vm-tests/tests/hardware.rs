@@ -1,6 +1,7 @@
 //! `scripts/test-hardware`, as far as it can be tried without hardware: on the software GPU, and on the kernel's own KFD in a
 //! guest without GPU. Its report must hold every section and nothing private.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -82,6 +83,28 @@ fn the_filter_hides_what_is_private_and_nothing_else() -> Result<()> {
     filter.args(["-c", "exec \"$0\" --filter <\"$1\""]).arg(script()).arg(&file);
     let filtered = command::succeed(filter.env("KFDVIRT_PRIVATE", "jane frankenstein-7"), LIMIT)?;
     assert_eq!(filtered, expected);
+    Ok(())
+}
+
+/// A host that is called as a thing that the checks speak of, as many virtual machines are.
+#[test]
+fn a_host_name_that_is_a_common_word_leaves_other_words_alone() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let sample = "memory memory, \"memory\" on root@memory: the memory.\nmemory.map memory_lock system-memory /memory/x MEMORY";
+    let expected =
+        "HOST HOST, \"HOST\" on root@HOST: the HOST.\nmemory.map memory_lock system-memory /memory/x HOST";
+    let file = dir.path().join("sample");
+    std::fs::write(&file, sample).expect("a file");
+    let uname = dir.path().join("uname");
+    std::fs::write(&uname, "#!/bin/sh\necho memory\n").expect("a program");
+    std::fs::set_permissions(&uname, std::fs::Permissions::from_mode(0o755)).expect("an executable");
+    let mut filter = Command::new("sh");
+    filter
+        .args(["-c", "PATH=$2:$PATH exec \"$0\" --filter <\"$1\""])
+        .arg(script())
+        .arg(&file)
+        .arg(dir.path());
+    assert_eq!(command::succeed(&mut filter, LIMIT)?, expected);
     Ok(())
 }
 

@@ -145,8 +145,9 @@ fn read(trace: &Path) -> Calls {
             names.push(Names::default());
             processes.len() - 1
         });
-        // Made again by the kernel itself, when and as often as signals come.
-        if call.errno.as_deref() == Some("ERESTARTSYS") {
+        // Which way leads to a GPU (a virtio-gpu device or KFD) is ours alone to find out, so opens are not compared; others
+        // are made again by the kernel itself, when and as often as signals come.
+        if call.call == "open" || call.errno.as_deref() == Some("ERESTARTSYS") {
             continue;
         }
         let line = names[at].describe(&call);

@@ -2,7 +2,7 @@
 //!
 //! | variable | |
 //! |---|---|
-//! | `KFDVIRT_LOG` | `off`, `error`, `warn`, `info`, `debug`, `trace`, or a filter such as `hsakmt::engine::fmm=debug` |
+//! | `KFDVIRT_LOG` | `off`, `error`, `warn`, `info`, `debug`, `trace`, or filters with commas between, as in `warn,hsakmt::engine::fmm=debug` |
 //! | `KFDVIRT_LOG_FILE` | a file to append to, instead of standard error |
 //! | `HSAKMT_DEBUG_LEVEL` | AMD's: 3 error, 4 warning, 6 info, 7 debug; `KFDVIRT_LOG` goes before it |
 //!
@@ -41,9 +41,9 @@ fn set_up_now() {
     let mut builder = Builder::new();
     let level = std::env::var("HSAKMT_DEBUG_LEVEL").ok();
     builder.filter_level(level_of_amd(level.as_deref()));
-    if let Ok(filter) = std::env::var("KFDVIRT_LOG") {
-        builder.parse_filters(&filter);
-    }
+    let filter = std::env::var_os("KFDVIRT_LOG").map(|value| value.to_string_lossy().into_owned());
+    let (understood, odd) = understood(filter.as_deref().unwrap_or_default());
+    builder.parse_filters(&understood);
     let unwritable = match log_file() {
         Some(Ok(file)) => {
             builder.target(Target::Pipe(Box::new(file)));
@@ -57,6 +57,12 @@ fn set_up_now() {
     // Fails where there is a logger already, which is then the one to use.
     if log::set_boxed_logger(Box::new(OneAtATime(logger))).is_ok() {
         log::set_max_level(level);
+    }
+    for word in odd {
+        log::error!(
+            "KFDVIRT_LOG: `{word}` is no level (off, error, warn, info, debug, trace), and no module of this library with one \
+             (hsakmt=debug)"
+        );
     }
     if let Some(error) = unwritable {
         log::error!("KFDVIRT_LOG_FILE cannot be written: {error}; messages go to standard error");
@@ -86,6 +92,33 @@ impl Log for OneAtATime {
 /// Held while a message is written.
 pub static WRITING: ForkLock = ForkLock::new();
 
+/// The parts of a filter that say something here, joined again, and the others.
+///
+/// `env_logger` takes any other word for a module, whose messages it then shows alone: none.
+fn understood(filter: &str) -> (String, Vec<&str>) {
+    let (directives, pattern) = match filter.split_once('/') {
+        Some((directives, pattern)) => (directives, Some(pattern)),
+        None => (filter, None),
+    };
+    let words = directives.split(',').map(str::trim).filter(|word| !word.is_empty());
+    let (good, odd): (Vec<_>, Vec<_>) = words.partition(|word| match word.split_once('=') {
+        Some((module, level)) => is_ours(module) && (level.is_empty() || is_level(level)),
+        None => is_level(word) || is_ours(word),
+    });
+    let pattern = pattern.map_or_else(String::new, |pattern| format!("/{pattern}"));
+    (good.join(",") + &pattern, odd)
+}
+
+fn is_level(word: &str) -> bool {
+    word.trim().parse::<LevelFilter>().is_ok()
+}
+
+/// A module of what this library is made of.
+fn is_ours(module: &str) -> bool {
+    let package = module.trim().split("::").next().unwrap_or_default();
+    ["hsakmt", "hsakmt_c", "protocol"].contains(&package)
+}
+
 /// The level for AMD's number; errors only where it says nothing.
 fn level_of_amd(number: Option<&str>) -> LevelFilter {
     match number.map(str::trim).map(str::parse) {
@@ -111,6 +144,22 @@ fn log_file() -> Option<io::Result<File>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_that_select_nothing_are_told() {
+        let all = |filter| understood(filter).0 == filter && understood(filter).1.is_empty();
+        assert!(
+            ["", "debug", "OFF", "hsakmt=debug", "warn,hsakmt::engine::fmm=debug", "hsakmt_c"].map(all)
+                == [true; 6]
+        );
+        assert!(all("info/memory of .* bytes, a,b"), "a pattern may be any text");
+        assert_eq!(understood("loud"), (String::new(), vec!["loud"]));
+        assert_eq!(
+            understood("warn, rocr=debug,hsakmt=loud,5"),
+            ("warn".to_owned(), vec!["rocr=debug", "hsakmt=loud", "5"])
+        );
+        assert_eq!(understood("1/a/b"), ("/a/b".to_owned(), vec!["1"]));
+    }
 
     #[test]
     fn amds_numbers_are_levels() {

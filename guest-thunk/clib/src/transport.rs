@@ -18,6 +18,8 @@ use hsakmt::virtio::{Node, NodeError, SPIN, Virtio, render_nodes};
 use protocol::Errno;
 use protocol::hsakmt::Status;
 
+/// What the log calls this library.
+const VERSION: &str = concat!("libhsakmt of kfdvirt ", env!("CARGO_PKG_VERSION"));
 /// Longest time to look for an answer: beyond that, sleeping costs nothing in comparison.
 const MOST_SPIN: Duration = Duration::from_millis(10);
 
@@ -52,7 +54,7 @@ pub enum Found {
 pub fn find() -> Result<Found> {
     let wish = wish(|name| std::env::var_os(name)).map_err(refused)?;
     match wish.way {
-        Way::Native => Ok(Found::Native),
+        Way::Native => Ok(native()),
         Way::Virtio => connect(&wish).map(Found::Virtio),
         Way::Auto => match path(&wish) {
             Ok(path) => connect_to(&path, &wish).map(Found::Virtio),
@@ -60,7 +62,7 @@ pub fn find() -> Result<Found> {
             Err(why) if wish.render.is_some() => Err(refused(why)),
             Err(why) => {
                 log::debug!("no virtio-gpu device: {why}");
-                Ok(Found::Native)
+                Ok(native())
             }
         },
     }
@@ -74,12 +76,17 @@ pub fn find_virtio() -> Result<Virtio> {
     connect(&wish(|name| std::env::var_os(name)).map_err(refused)?)
 }
 
+fn native() -> Found {
+    log::info!("{VERSION}: GPUs are reached through the kernel's KFD");
+    Found::Native
+}
+
 fn connect(wish: &Wish) -> Result<Virtio> {
     connect_to(&path(wish).map_err(refused)?, wish)
 }
 
 fn connect_to(path: &Path, wish: &Wish) -> Result<Virtio> {
-    log::info!("GPUs are reached through the virtio-gpu device {}", path.display());
+    log::info!("{VERSION}: GPUs are reached through the virtio-gpu device {}", path.display());
     Virtio::connect(path, wish.spin).map_err(|error| refused(error.to_string()))
 }
 

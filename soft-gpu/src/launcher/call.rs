@@ -20,6 +20,8 @@ const ARGS_MAX: usize = (1 << 14) - 1;
 
 /// Everything about one ioctl, ready to be executed on any thread.
 pub struct DeviceCall {
+    /// Which call to the device it is, as [`Record::number`].
+    pub number: u64,
     /// Notification that it answers.
     pub id: u64,
     /// Process that made it.
@@ -124,11 +126,12 @@ impl DeviceCall {
     pub fn trace_refusal(&self, trace: Option<&TraceFile>, errno: Errno) {
         let Some(trace) = trace else { return };
         trace.write(&Record {
+            number: self.number,
             pid: self.pid,
             tid: self.tid,
             node: self.node,
             what: What::Ioctl { request: self.request, before: &[], after: &[] },
-            result: Err(errno),
+            result: Some(Err(errno)),
             since: Instant::now(),
         });
     }
@@ -146,11 +149,12 @@ impl DeviceCall {
         let result = self.execute(registry, listener, interrupt);
         let what = What::Ioctl { request: self.request, before: &before, after: &self.args };
         trace.write(&Record {
+            number: self.number,
             pid: self.pid,
             tid: self.tid,
             node: self.node,
             what,
-            result: result.map(i64::from),
+            result: Some(result.map(i64::from)),
             since,
         });
         result

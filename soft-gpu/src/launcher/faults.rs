@@ -41,7 +41,7 @@ impl FromStr for Fault {
     }
 }
 
-/// Counts calls up to the one that fails.
+/// Numbers calls, which a trace shows, and lets one fail.
 #[derive(Debug, Default)]
 pub(super) struct Faults {
     fault: Option<Fault>,
@@ -53,14 +53,11 @@ impl Faults {
         Self { fault, calls: AtomicU64::new(0) }
     }
 
-    /// To be asked once by each call, before it has any effect.
-    ///
-    /// # Errors
-    /// What the call is to answer.
-    pub(super) fn next(&self) -> Result<(), Errno> {
-        let Some(fault) = self.fault else { return Ok(()) };
+    /// To be asked once by each call, before it has any effect: its number, and what it is to answer if it fails on purpose.
+    pub(super) fn next(&self) -> (u64, Result<(), Errno>) {
         let call = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
-        if call == fault.call { Err(fault.errno) } else { Ok(()) }
+        let fault = self.fault.filter(|fault| fault.call == call);
+        (call, fault.map_or(Ok(()), |fault| Err(fault.errno)))
     }
 }
 
@@ -72,9 +69,9 @@ mod tests {
     fn one_call_fails() {
         let faults = Faults::new(Some("3:ENOMEM".parse().unwrap()));
         let results: Vec<_> = (0..5).map(|_| faults.next()).collect();
-        assert_eq!(results, [Ok(()), Ok(()), Err(Errno::ENOMEM), Ok(()), Ok(())]);
+        assert_eq!(results, [(1, Ok(())), (2, Ok(())), (3, Err(Errno::ENOMEM)), (4, Ok(())), (5, Ok(()))]);
         let none = Faults::new(None);
-        assert!((0..5).all(|_| none.next().is_ok()));
+        assert!((1..5).all(|number| none.next() == (number, Ok(()))));
     }
 
     #[test]

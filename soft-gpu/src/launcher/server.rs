@@ -158,16 +158,23 @@ impl Server {
             Ok(None) => return Answer::Continue,
             Ok(Some(opening)) => opening,
         };
+        let since = Instant::now();
+        let (number, allowed) = self.refusals.faults.next();
         let refusal = self.refusals.kfd.filter(|_| opening.node.node == Node::Kfd);
-        if let Some(errno) = refusal.or(self.refusals.faults.next().err()) {
-            return Answer::Error(errno);
+        let result = match refusal.or(allowed.err()) {
+            Some(errno) => Some(Err(errno)),
+            None if opening.truncates() => Some(self.open_untruncated(call.id, &opening).map(i64::from)),
+            None => None,
+        };
+        if let Some(trace) = &self.trace {
+            // Its first call to the device may be this one.
+            let pid = self.registry.process_of(call.tid).map_or(call.tid, |proc| proc.pid);
+            let (node, what) = (opening.node.node, What::Open { flags: opening.flags.bits() });
+            trace.write(&Record { number, pid, tid: call.tid, node, what, result, since });
         }
-        if !opening.truncates() {
-            return Answer::Continue;
-        }
-        match self.open_untruncated(call.id, &opening) {
-            Ok(fd) => Answer::Value(fd.into()),
-            Err(errno) => Answer::Error(errno),
+        match result {
+            Some(result) => result.map_or_else(Answer::Error, Answer::Value),
+            None => Answer::Continue,
         }
     }
 
@@ -201,7 +208,9 @@ impl Server {
         let space = self.registry.space(&found.proc)?;
         let transfer = Transfer { size: 0, from_user: false, to_user: false };
         let args = Vec::new();
+        let (number, allowed) = self.refusals.faults.next();
         let mut device = DeviceCall {
+            number,
             id: call.id,
             pid: found.proc.pid,
             tid: call.tid,
@@ -214,7 +223,7 @@ impl Server {
             args,
             brief: false,
         };
-        let read = self.refusals.faults.next().and_then(|()| device.read_args());
+        let read = allowed.and_then(|()| device.read_args());
         read.inspect_err(|&errno| device.trace_refusal(self.trace.as_ref(), errno))?;
         Ok(device)
     }
@@ -276,16 +285,16 @@ impl Server {
         let offset = call.args[5].checked_mul(Syscall::offset_unit(call.arch));
         let Some(offset) = offset else { return Answer::Error(Errno::EOVERFLOW) };
         let (wants_write, since) = (call.args[2] & 2 != 0, Instant::now()); // PROT_WRITE
-        let allowed = self.refusals.faults.next();
+        let (number, allowed) = self.refusals.faults.next();
         let mapping = allowed.and_then(|()| self.registry.file(&found)).and_then(|file| {
             let space = self.registry.space(&found.proc)?;
             space.process.mmap(file, offset, call.args[1])
         });
         if let Some(trace) = &self.trace {
             let what = What::Mmap { offset, len: call.args[1] };
-            let result = mapping.as_ref().map(|_| 0).map_err(|errno| *errno);
+            let result = Some(mapping.as_ref().map(|_| 0).map_err(|errno| *errno));
             let (pid, node) = (found.proc.pid, found.node.node);
-            trace.write(&Record { pid, tid: call.tid, node, what, result, since });
+            trace.write(&Record { number, pid, tid: call.tid, node, what, result, since });
         }
         match mapping {
             Ok(mapping) if wants_write && !mapping.writable => Answer::Error(Errno::EPERM),

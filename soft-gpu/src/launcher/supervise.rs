@@ -319,6 +319,6 @@ fn spec(tree: &Tree, options: &Options, minors: Vec<u32>, mask: libc::sigset_t) 
         })
         .collect::<Result<_, _>>()?;
     let view = sysview::view(tree, modules.as_deref());
-    let opens = options.kfd_refusal.is_some() || options.fault.is_some();
+    let opens = options.kfd_refusal.is_some() || options.fault.is_some() || options.trace.is_some();
     Ok(Spec { program, argv, envp, view, minors, mask, opens })
 }

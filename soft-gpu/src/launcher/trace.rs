@@ -26,6 +26,8 @@ pub struct TraceFile {
 
 /// A call that ended.
 pub struct Record<'a> {
+    /// Which call to the device it is, of all processes; the first is 1.
+    pub number: u64,
     /// Process that made it.
     pub pid: u32,
     /// Its thread.
@@ -34,14 +36,19 @@ pub struct Record<'a> {
     pub node: Node,
     /// What was called.
     pub what: What<'a>,
-    /// What it returned.
-    pub result: Result<i64, Errno>,
+    /// What it returned; nothing of an open that was left to the kernel.
+    pub result: Option<Result<i64, Errno>>,
     /// When it arrived.
     pub since: Instant,
 }
 
 /// A call and its arguments.
 pub enum What<'a> {
+    /// `open` and its like.
+    Open {
+        /// Its `O_*`.
+        flags: u32,
+    },
     /// `ioctl`.
     Ioctl {
         /// Request code.
@@ -63,6 +70,8 @@ pub enum What<'a> {
 /// One line.
 #[derive(Serialize)]
 struct Line<'a> {
+    /// What `--fail` calls it.
+    number: u64,
     /// Seconds since the start of the run, when the call arrived.
     time: f64,
     pid: u32,
@@ -75,7 +84,8 @@ struct Line<'a> {
     input: Json,
     #[serde(rename = "out", skip_serializing_if = "Json::is_null")]
     output: Json,
-    result: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     errno: Option<String>,
     duration_us: u64,
@@ -107,6 +117,7 @@ impl TraceFile {
 
     fn line(&self, record: &Record<'_>) -> Line<'static> {
         let (call, request, input, output) = match record.what {
+            What::Open { flags } => (Cow::Borrowed("open"), None, json!({"flags": flags}), Json::Null),
             What::Mmap { offset, len } => {
                 (Cow::Borrowed("mmap"), None, json!({"offset": offset, "len": len}), Json::Null)
             }
@@ -118,6 +129,7 @@ impl TraceFile {
             }
         };
         Line {
+            number: record.number,
             time: record.since.saturating_duration_since(self.start).as_secs_f64(),
             pid: record.pid,
             tid: record.tid,
@@ -129,8 +141,8 @@ impl TraceFile {
             request,
             input,
             output,
-            result: record.result.unwrap_or(-1),
-            errno: record.result.err().map(|errno| errno.to_string()),
+            result: record.result.map(|result| result.unwrap_or(-1)),
+            errno: record.result.and_then(Result::err).map(|errno| errno.to_string()),
             duration_us: micros(record.since.elapsed()),
         }
     }
@@ -203,21 +215,34 @@ fn hex(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    fn line(node: Node, request: u32, before: &[u8], after: &[u8], result: Result<i64, Errno>) -> Json {
+    fn line(node: Node, what: What<'_>, result: Option<Result<i64, Errno>>) -> Json {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("trace");
         let trace = TraceFile::create(&path, Family::Mainline).unwrap();
-        let what = What::Ioctl { request, before, after };
-        trace.write(&Record { pid: 7, tid: 8, node, what, result, since: Instant::now() });
+        trace.write(&Record { number: 9, pid: 7, tid: 8, node, what, result, since: Instant::now() });
         let text = std::fs::read_to_string(path).unwrap();
         assert!(text.ends_with('\n') && text.lines().count() == 1);
         serde_json::from_str(&text).unwrap()
     }
 
+    fn ioctl(node: Node, request: u32, before: &[u8], after: &[u8], result: Result<i64, Errno>) -> Json {
+        line(node, What::Ioctl { request, before, after }, Some(result))
+    }
+
+    #[test]
+    fn an_open_that_the_kernel_answers_has_no_result() {
+        let open = line(Node::Render(128), What::Open { flags: 2 }, None);
+        assert_eq!(
+            (&open["number"], &open["call"], &open["in"]),
+            (&json!(9), &json!("open"), &json!({"flags": 2}))
+        );
+        assert_eq!((open.get("result"), open.get("errno"), open.get("out")), (None, None, None));
+    }
+
     #[test]
     fn a_kfd_call_is_decoded_field_by_field() {
         let after = [1, 0, 0, 0, 17, 0, 0, 0];
-        let line = line(Node::Kfd, 0x8008_4b01, &[0; 8], &after, Ok(0));
+        let line = ioctl(Node::Kfd, 0x8008_4b01, &[0; 8], &after, Ok(0));
         assert_eq!(line["call"], "AMDKFD_IOC_GET_VERSION");
         assert_eq!((&line["pid"], &line["tid"], &line["node"]), (&json!(7), &json!(8), &json!("kfd")));
         assert_eq!(line["out"], json!({"major_version": 1, "minor_version": 17}));
@@ -227,10 +252,10 @@ mod tests {
 
     #[test]
     fn unknown_and_drm_calls_show_their_bytes_and_errors_their_names() {
-        let unknown = line(Node::Kfd, 0xc004_4bfe, &[1, 2, 3, 0xff], &[], Err(Errno::ENOTTY));
+        let unknown = ioctl(Node::Kfd, 0xc004_4bfe, &[1, 2, 3, 0xff], &[], Err(Errno::ENOTTY));
         assert_eq!(unknown["in"], json!({"bytes": "010203ff"}));
         assert_eq!((&unknown["result"], &unknown["errno"]), (&json!(-1), &json!("ENOTTY")));
-        let drm = line(Node::Render(129), 0xc040_6400, &[0; 2], &[0; 2], Ok(0));
+        let drm = ioctl(Node::Render(129), 0xc040_6400, &[0; 2], &[0; 2], Ok(0));
         assert_eq!((&drm["call"], &drm["node"]), (&json!("DRM_IOCTL_VERSION"), &json!("renderD129")));
     }
 }

@@ -56,6 +56,9 @@ fn run(cli: &Cli) -> Result<(), Error> {
     stay_on_one_processor()?;
     let scale = if cli.quick { Scale::QUICK } else { Scale::FULL };
     let pairs = if cli.quick { 1 } else { cli.pairs };
+    if cli.quick {
+        println!("--quick: these figures show that the program works, and mean nothing else.\n");
+    }
     println!("| what | live buffers | time | CPU time | Debian's time |");
     println!("|---|---|---|---|---|");
     for group in plan::timed(scale) {
