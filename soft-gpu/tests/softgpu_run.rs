@@ -63,6 +63,21 @@ fn the_report_is_written_when_the_program_has_ended() {
 }
 
 #[test]
+fn disasm_says_how_a_code_object_comes_out_of_what_holds_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let bundle = dir.path().join("bundle");
+    std::fs::write(&bundle, b"__CLANG_OFFLOAD_BUNDLE__ and more").unwrap();
+    for (file, said) in
+        [(bundle, "clang-offload-bundler"), (env!("CARGO_BIN_EXE_softgpu").into(), "not code for AMD GPUs")]
+    {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_softgpu"));
+        command.arg("disasm").arg(&file);
+        let outcome = finish(command, LIMIT);
+        assert!(!outcome.status.success() && outcome.stderr.contains(said), "{outcome:?}");
+    }
+}
+
+#[test]
 fn the_trace_has_a_line_for_each_call() {
     let dir = tempfile::tempdir().unwrap();
     let trace = dir.path().join("trace.json");

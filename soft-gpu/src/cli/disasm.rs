@@ -24,13 +24,36 @@ pub struct Args {
 /// `EF_AMDGPU_MACH_AMDGCN_GFX90A` and `_GFX942` of LLVM's `ELF.h`.
 const MACHINES: [(u32, Arch); 2] = [(0x3f, Arch::Gfx90a), (0x4c, Arch::Gfx942)];
 
+/// The section of a HIP program that holds a bundle of code objects, and what a bundle begins with (LLVM's ClangOffloadBundler).
+const FAT_BINARY: &str = ".hip_fatbin";
+const BUNDLE: &[u8] = b"__CLANG_OFFLOAD_BUNDLE__";
+
+/// How a code object comes out of a bundle.
+fn unbundle(file: &str) -> String {
+    format!(
+        "`clang-offload-bundler-19 --unbundle --type=o --targets=hipv4-amdgcn-amd-amdhsa--gfx90a --input={file} --output=CODE` \
+         takes the one for gfx90a out"
+    )
+}
+
 /// Prints every section of code: symbols, then address, words and text of each instruction.
 pub fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
     let name = args.file.display();
     let bytes = std::fs::read(&args.file).map_err(|error| format!("{name}: {error}"))?;
+    if bytes.starts_with(BUNDLE) {
+        return Err(format!("{name}: a bundle of code objects; {}", unbundle("FILE")).into());
+    }
     let file = ElfFile64::<LittleEndian>::parse(&*bytes).map_err(|error| format!("{name}: {error}"))?;
     if file.elf_header().e_machine(LittleEndian) != EM_AMDGPU {
-        return Err(format!("{name}: not code for AMD GPUs").into());
+        let why = match file.section_by_name(FAT_BINARY) {
+            Some(_) => format!(
+                "a HIP program, whose code objects are in a section of it: \
+                 `objcopy --dump-section {FAT_BINARY}=BUNDLE {name}`, then {}",
+                unbundle("BUNDLE")
+            ),
+            None => "not code for AMD GPUs".to_owned(),
+        };
+        return Err(format!("{name}: {why}").into());
     }
     let arch = architecture(args, &file).map_err(|error| format!("{name}: {error}"))?;
     let mut out = BufWriter::new(io::stdout().lock());

@@ -52,6 +52,12 @@ enum Verb {
     },
     /// Measure what TIME_BUDGET.md lists, and print its rows. Cold with an empty XDG_CACHE_HOME.
     Measure,
+    /// Compile a HIP program of the tests for gfx90a and gfx942, and print its path.
+    Hip {
+        /// A directory of vm-tests/hip.
+        #[arg(value_parser = ["hip_kernels", "hip_faults"], default_value = "hip_kernels")]
+        name: String,
+    },
     /// Print the directory of a Debian root, making it if needed.
     Root {
         /// Which: `trixie` (Debian 13), or `qemu` (the QEMU of its backports).
@@ -144,6 +150,10 @@ impl Verb {
                 bench::bench(&bench::Choice { kernel, profile, window }).map(|()| ExitCode::SUCCESS)
             }
             Self::Measure => measure::measure().map(|()| ExitCode::SUCCESS),
+            Self::Hip { name } => {
+                println!("{}", kernels::compile_hip(&name)?.display());
+                Ok(ExitCode::SUCCESS)
+            }
             Self::Root { name } => {
                 let root = if name == "qemu" { Root::qemu() } else { Root::trixie() };
                 println!("{}", root?.dir().display());
