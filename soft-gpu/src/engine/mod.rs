@@ -16,6 +16,7 @@ mod compare;
 mod compute;
 mod context;
 pub(crate) mod doorbell;
+mod pace;
 mod pm4;
 mod queue;
 mod sdma;
@@ -24,6 +25,7 @@ mod transfer;
 mod worker;
 
 pub use clock::GpuClock;
+pub use pace::Pace;
 pub(crate) use queue::{QueueConfig, QueueKind};
 pub(crate) use worker::{Engine, EngineConfig};
 

@@ -13,24 +13,14 @@
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::Interrupts;
 use super::clock::GpuClock;
 use super::context::{Cx, Stop};
+use super::pace::Pace;
 use super::queue::{Queue, QueueConfig, Turn};
 use crate::mem::GpuVm;
-
-/// How long the worker looks at the doorbells without sleeping after something was done.
-const HOT: Duration = Duration::from_micros(200);
-/// How long after that it sleeps shortly.
-const WARM: Duration = Duration::from_millis(20);
-/// Sleeps right after the hot time, and the longest ones.
-const WARM_SLEEP: (Duration, Duration) = (Duration::from_micros(10), Duration::from_micros(100));
-const IDLE_SLEEP: Duration = Duration::from_millis(4);
-/// How long it sleeps shortly after a call that waits: whoever rings before it waits is heard, and a program that only waits
-/// does not cost the time of one that works.
-const LOOK: Duration = Duration::from_millis(1);
 
 /// What the process has done since the worker looked: nothing, a call that waits, another call.
 const CALM: u8 = 0;
@@ -207,7 +197,7 @@ impl Shared {
     }
 
     fn work(&self) {
-        let mut pace = Pace::new();
+        let mut pace = Pace::new(true);
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let mut next = 0;
         while !state.stop {
@@ -307,72 +297,5 @@ impl Shared {
                 }
             }
         }
-    }
-}
-
-/// When to look next.
-struct Pace {
-    quiet_since: Instant,
-    sleep: Duration,
-    /// Until when sleeps are short again, and the next of them.
-    look: Option<(Instant, Duration)>,
-}
-
-impl Pace {
-    fn new() -> Self {
-        Self { quiet_since: Instant::now(), sleep: WARM_SLEEP.0, look: None }
-    }
-
-    /// Sleeps shortly for a moment, then as before.
-    fn look(&mut self) {
-        self.look = Some((Instant::now() + LOOK, WARM_SLEEP.0));
-    }
-
-    /// `None`: at once. A zero sleep only lets other threads run.
-    fn after(&mut self, busy: bool) -> Option<Duration> {
-        if busy {
-            *self = Self::new();
-            return None;
-        }
-        let quiet = self.quiet_since.elapsed();
-        if quiet < HOT {
-            return Some(Duration::ZERO);
-        }
-        if let Some((until, sleep)) = self.look {
-            let short = quiet >= WARM && Instant::now() < until;
-            self.look = short.then(|| (until, (sleep * 5 / 4).min(WARM_SLEEP.1)));
-            if short {
-                return Some(sleep);
-            }
-        }
-        let limit = if quiet < WARM { WARM_SLEEP.1 } else { IDLE_SLEEP };
-        let sleep = self.sleep.min(limit);
-        self.sleep = (self.sleep * 5 / 4).min(IDLE_SLEEP);
-        Some(sleep)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_wait_is_looked_for_shortly_and_work_for_long() {
-        let mut pace = Pace::new();
-        pace.quiet_since -= Duration::from_secs(1);
-        pace.sleep = IDLE_SLEEP;
-        assert_eq!(pace.after(false), Some(IDLE_SLEEP));
-        pace.look();
-        assert_eq!(pace.after(false), Some(WARM_SLEEP.0));
-        let mut looks = 0;
-        while pace.after(false).is_some_and(|sleep| sleep <= WARM_SLEEP.1) {
-            looks += 1;
-            thread::sleep(WARM_SLEEP.1);
-        }
-        assert!(looks > 0 && looks <= 10, "{looks} in a moment");
-        assert_eq!(pace.after(false), Some(IDLE_SLEEP), "as before");
-        assert_eq!(pace.after(true), None);
-        thread::sleep(2 * HOT);
-        assert!(pace.after(false).is_some_and(|sleep| sleep <= WARM_SLEEP.1));
     }
 }

@@ -14,24 +14,15 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use protocol::Errno;
+use softgpu::engine::Pace;
 
 use super::blob::Blob;
 use super::mapping::Mapped;
 use super::space::AddressRange;
 pub(super) use queue::Queue;
-
-/// How long the thread looks without sleeping after something was done.
-const HOT: Duration = Duration::from_micros(200);
-/// How long after that it sleeps shortly.
-const WARM: Duration = Duration::from_millis(20);
-/// Sleeps right after the hot time, and the longest ones.
-const WARM_SLEEP: (Duration, Duration) = (Duration::from_micros(10), Duration::from_micros(100));
-const IDLE_SLEEP: Duration = Duration::from_millis(4);
-/// How long it sleeps shortly after a command that waits.
-const LOOK: Duration = Duration::from_millis(1);
 
 /// What the guest has done since the thread looked: nothing, a command that waits, another command.
 const CALM: u8 = 0;
@@ -202,12 +193,12 @@ impl Shared {
     }
 
     fn work(&self, spins: bool) {
-        let mut pace = Pace::new();
+        let mut pace = Pace::new(spins);
         let mut state = self.lock();
         while !state.ending {
             if state.queues.is_empty() {
                 state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
-                pace = Pace::new();
+                pace = Pace::new(spins);
                 continue;
             }
             let busy = state.round(Instant::now());
@@ -215,7 +206,7 @@ impl Shared {
             if woken == WAITING {
                 pace.look();
             }
-            let sleep = pace.after(busy || woken == ACTIVE, spins);
+            let sleep = pace.after(busy || woken == ACTIVE).unwrap_or_default();
             state = if sleep.is_zero() || self.woken.load(Ordering::Relaxed) != CALM {
                 drop(state);
                 thread::yield_now();
@@ -224,71 +215,5 @@ impl Shared {
                 self.wake.wait_timeout(state, sleep).unwrap_or_else(PoisonError::into_inner).0
             };
         }
-    }
-}
-
-/// When to look next.
-struct Pace {
-    quiet_since: Instant,
-    sleep: Duration,
-    /// Until when sleeps are short again, and the next of them.
-    look: Option<(Instant, Duration)>,
-}
-
-impl Pace {
-    fn new() -> Pace {
-        Pace { quiet_since: Instant::now(), sleep: WARM_SLEEP.0, look: None }
-    }
-
-    /// Sleeps shortly for a moment, then as before.
-    fn look(&mut self) {
-        self.look = Some((Instant::now() + LOOK, WARM_SLEEP.0));
-    }
-
-    /// Zero: at once.
-    fn after(&mut self, busy: bool, spins: bool) -> Duration {
-        if busy {
-            *self = Pace::new();
-            return if spins { Duration::ZERO } else { WARM_SLEEP.0 };
-        }
-        let quiet = self.quiet_since.elapsed();
-        if spins && quiet < HOT {
-            return Duration::ZERO;
-        }
-        if let Some((until, sleep)) = self.look {
-            let short = quiet >= WARM && Instant::now() < until;
-            self.look = short.then(|| (until, (sleep * 5 / 4).min(WARM_SLEEP.1)));
-            if short {
-                return sleep;
-            }
-        }
-        let sleep = self.sleep.min(if quiet < WARM { WARM_SLEEP.1 } else { IDLE_SLEEP });
-        self.sleep = (self.sleep * 5 / 4).min(IDLE_SLEEP);
-        sleep
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_wait_is_looked_for_shortly_and_work_for_long() {
-        let mut pace = Pace::new();
-        pace.quiet_since -= Duration::from_secs(1);
-        pace.sleep = IDLE_SLEEP;
-        assert_eq!(pace.after(false, true), IDLE_SLEEP);
-        pace.look();
-        assert_eq!(pace.after(false, true), WARM_SLEEP.0);
-        let mut looks = 0;
-        while pace.after(false, true) <= WARM_SLEEP.1 {
-            looks += 1;
-            thread::sleep(WARM_SLEEP.1);
-        }
-        assert!(looks > 0 && looks <= 10, "{looks} in a moment");
-        assert_eq!(pace.after(false, true), IDLE_SLEEP, "as before");
-        assert_eq!(pace.after(true, true), Duration::ZERO);
-        thread::sleep(2 * HOT);
-        assert!(pace.after(false, true) <= WARM_SLEEP.1);
     }
 }
