@@ -17,6 +17,8 @@ const LIMIT: Duration = Duration::from_secs(120);
 pub enum Shown<'a> {
     /// A built-in machine.
     Profile(&'a str),
+    /// A built-in machine with the behaviour of a kernel (`--kernel`).
+    Kernel(&'a str, &'a str),
     /// The topology tree in a directory of the host.
     Tree(&'a Path),
 }
@@ -100,11 +102,14 @@ fn in_a_root(root: &Root, shown: Shown<'_>, argv: &[&OsStr], library: Option<&Pa
     Ok(command.build())
 }
 
-/// `softgpu run`'s option for it; `inside` names a directory of the host as the program sees it.
-fn machine(shown: Shown<'_>, inside: impl FnOnce(&Path) -> PathBuf) -> [OsString; 2] {
+/// `softgpu run`'s options for it; `inside` names a directory of the host as the program sees it.
+fn machine(shown: Shown<'_>, inside: impl FnOnce(&Path) -> PathBuf) -> Vec<OsString> {
     match shown {
-        Shown::Profile(name) => ["--profile".into(), name.into()],
-        Shown::Tree(tree) => ["--topology".into(), inside(tree).into()],
+        Shown::Profile(name) => vec!["--profile".into(), name.into()],
+        Shown::Kernel(name, kernel) => {
+            vec!["--profile".into(), name.into(), "--kernel".into(), kernel.into()]
+        }
+        Shown::Tree(tree) => vec!["--topology".into(), inside(tree).into()],
     }
 }
 

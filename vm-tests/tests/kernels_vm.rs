@@ -42,12 +42,37 @@ fn opencl_is_right(guest: &mut RocmGuest, processor: &str) -> Result<()> {
     Ok(())
 }
 
+/// Two programs with four queues each, at once. Stock guests share no memory of their own, and processes none with each other.
+fn queues_work(guest: &mut RocmGuest, processor: &str) -> Result<()> {
+    let program = programs::compile_c("hsa_queues", &["-l:libhsa-runtime64.so.1"])?;
+    let program = guest.program(&program)?;
+    let object = guest.program(&kernels::compile_kernels("queues.cl", processor)?)?;
+    let output = printed(guest, &[&program, &object, "two", "1000"])?;
+    assert_eq!(
+        output.lines().collect::<Vec<_>>(),
+        [
+            "320 turns of 4 queues",
+            "memory of two processes: refused",
+            "a chain of 64 signals",
+            "100 rounds of barriers between queues",
+            "1000 dispatches back to back",
+            "pinned memory with 4 queues and the CPU",
+            "registered memory: refused",
+            "all right",
+        ]
+    );
+    let output = printed(guest, &[&program, &object, "endless"])?;
+    assert!(output.contains("a process with an endless kernel ends"), "{output}");
+    Ok(())
+}
+
 fn kernels_are_right(gpu: &str, processor: &str) -> Result<()> {
     let start = Instant::now();
     let mut guest = RocmGuest::boot(Kernel::stock()?, gpu, |_| ())?;
     println!("{gpu}: booted in {:.1} s", start.elapsed().as_secs_f64());
     hip_is_right(&mut guest, processor)?;
     opencl_is_right(&mut guest, processor)?;
+    queues_work(&mut guest, processor)?;
     guest.power_off()
 }
 

@@ -7,23 +7,10 @@
  *
  * It exits with 0 only if every word was right, and says otherwise what was not. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
-#include "hsa_calls.h"
+#include "hsa_code.h"
 
-typedef struct { uint64_t handle; } hsa_handle_t;
-
-int hsa_code_object_reader_create_from_memory(const void *, size_t, hsa_handle_t *);
-int hsa_executable_create_alt(int profile, int rounding, const char *options, hsa_handle_t *);
-int hsa_executable_load_agent_code_object(hsa_handle_t, hsa_agent_t, hsa_handle_t reader, const char *, hsa_handle_t *);
-int hsa_executable_freeze(hsa_handle_t, const char *options);
-int hsa_executable_get_symbol_by_name(hsa_handle_t, const char *, const hsa_agent_t *, hsa_handle_t *);
-int hsa_executable_symbol_get_info(hsa_handle_t, int attribute, void *);
-
-enum { HSA_SYMBOL_GROUP_SIZE = 13, HSA_SYMBOL_PRIVATE_SIZE = 14, HSA_SYMBOL_KERNEL_OBJECT = 22 };
-enum { HSA_PACKET_DISPATCH = 2, HSA_PROFILE_FULL = 1, GROUP = 256, COUNT = 4096, SIDE = 64 };
+enum { GROUP = 256, COUNT = 4096, SIDE = 64 };
 
 struct arguments {
 	const void *a, *b;
@@ -85,37 +72,11 @@ static void *allocate(size_t bytes)
 	return memory;
 }
 
-static void load(const char *path)
-{
-	FILE *file = fopen(path, "rb");
-	static char bytes[1 << 20];
-	size_t length = file ? fread(bytes, 1, sizeof bytes, file) : 0;
-	hsa_handle_t reader, loaded;
-
-	if (!length) {
-		printf("%s cannot be read\n", path);
-		exit(1);
-	}
-	fclose(file);
-	need(hsa_code_object_reader_create_from_memory(bytes, length, &reader), "code object");
-	need(hsa_executable_create_alt(HSA_PROFILE_FULL, 0, "", &executable), "executable");
-	need(hsa_executable_load_agent_code_object(executable, gpu, reader, "", &loaded), "loading");
-	need(hsa_executable_freeze(executable, ""), "freezing");
-}
-
 static void submit(const char *name, uint32_t items, hsa_signal_t completion)
 {
-	char symbol_name[80];
-	hsa_handle_t symbol;
-	uint64_t object;
 	uint32_t packet[16] = { HSA_PACKET_DISPATCH | 1 << 8 | 2 << 9 | 2 << 11 | 1 << 16, GROUP | 1 << 16, 1, items, 1, 1 };
 
-	snprintf(symbol_name, sizeof symbol_name, "%s.kd", name);
-	need(hsa_executable_get_symbol_by_name(executable, symbol_name, &gpu, &symbol), name);
-	need(hsa_executable_symbol_get_info(symbol, HSA_SYMBOL_KERNEL_OBJECT, &object), "kernel object");
-	need(hsa_executable_symbol_get_info(symbol, HSA_SYMBOL_PRIVATE_SIZE, &packet[6]), "private size");
-	need(hsa_executable_symbol_get_info(symbol, HSA_SYMBOL_GROUP_SIZE, &packet[7]), "group size");
-	memcpy(&packet[8], &object, 8);
+	hsa_name_kernel(packet, executable, gpu, name);
 	memcpy(&packet[10], &arguments, 8);
 	memcpy(&packet[14], &completion, 8);
 	hsa_submit(queue, packet);
@@ -380,14 +341,6 @@ static int on_event(const hsa_event_t *event, void *data)
 	_exit(0);
 }
 
-static double seconds_now(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec + now.tv_nsec / 1e9;
-}
-
 static void must_fail(const char *name)
 {
 	start(words, COUNT);
@@ -424,7 +377,7 @@ int main(int argc, char **argv)
 	need(hsa_amd_register_system_event_handler(on_event, NULL), "event handler");
 	need(hsa_queue_create(gpu, 1024, 0, on_queue_error, NULL, UINT32_MAX, UINT32_MAX, &queue), "queue");
 	need(hsa_signal_create(1, 0, NULL, &done), "signal");
-	load(argv[1]);
+	executable = hsa_load_code(argv[1], gpu);
 	arguments = allocate(4096);
 	a = allocate(COUNT * 8);
 	b = allocate(COUNT * 8);
